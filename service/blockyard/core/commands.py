@@ -1,0 +1,180 @@
+"""What can be asked of a pool: every change of its state is one of these values.
+
+A command is plain data. Applied in the same order with the same times, the same commands give the same
+state, so they can be journalled and replayed. Ranges are checked by the pool, not here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from blockyard.core.extra_keys import Extras
+from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCommand:
+    """Fields of every command.
+
+    ``epoch``: the pool's epoch as the caller knows it; None where the caller does not care.
+    """
+
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseCommand(PoolCommand):
+    """A command under a lease, which it renews."""
+
+    lease_id: LeaseId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateLease(PoolCommand):
+    """Open a lease. ``lease_id`` must be new to the pool (callers draw it at random); ``ttl_ms`` is above 0."""
+
+    lease_id: LeaseId
+    holder: str
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewLease(LeaseCommand):
+    """Start the lease's time anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteLease(LeaseCommand):
+    """End a lease and free all it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireLeases(PoolCommand):
+    """Free what every lease holds whose time has run out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Blocks for a sequence's tokens; see `Allocate` for one call, `Step` for many.
+
+    Attributes:
+        sequence_id: The caller's name for the sequence.
+        num_tokens: Tokens that the sequence has, prompt and output, in all.
+        max_new_tokens: At most so many of them are given slots now; None for all.
+        num_lookahead_tokens: Slots beyond, for speculated tokens. Never published.
+        block_hashes: Hashes not sent before, at the pool's hash block size.
+        token_ids: Instead of hashes: the tokens not sent before. The pool hashes them.
+        extras: What else the tokens' KV depends on. Given with the first tokens.
+        full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
+        skip_prefix_cache: Do not look for a cached prefix.
+    """
+
+    sequence_id: SequenceId
+    num_tokens: int
+    max_new_tokens: int | None = None
+    num_lookahead_tokens: int = 0
+    block_hashes: Sequence[BlockHash] = ()
+    token_ids: Sequence[int] = ()
+    extras: Extras | None = None
+    full_sequence_must_fit: bool = False
+    skip_prefix_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocate(Admission, LeaseCommand):
+    """Admit a sequence, or extend one that the lease holds already.
+
+    ``num_computed_tokens``: how many tokens are computed, where speculated ones were rejected and the
+    pool's own count is too high; None for the pool's count. Only for a sequence that is known.
+    """
+
+    num_computed_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit(LeaseCommand):
+    """The KV of the first ``num_computed_tokens`` tokens is written."""
+
+    sequence_id: SequenceId
+    num_computed_tokens: int
+    block_hashes: Sequence[BlockHash] = ()
+    token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free(LeaseCommand):
+    """Free whole sequences; ids that the lease does not hold are reported, not refused."""
+
+    sequence_ids: Sequence[SequenceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCommit:
+    """Columns of equal length: each sequence and how many of its tokens are written."""
+
+    sequences: Sequence[SequenceHandle] = ()
+    num_computed_tokens: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepExtend:
+    """Columns of equal length: each sequence and the tokens that it has to have slots for.
+
+    ``num_computed_tokens``, where given, replaces the pool's counts, as in `Allocate`.
+    ``block_hashes`` and ``token_ids``: by handle, what was not sent before.
+    """
+
+    sequences: Sequence[SequenceHandle] = ()
+    num_tokens: Sequence[int] = ()
+    num_computed_tokens: Sequence[int] | None = None
+    num_lookahead_tokens: int = 0
+    block_hashes: Mapping[SequenceHandle, Sequence[BlockHash]] = field(default_factory=dict)
+    token_ids: Mapping[SequenceHandle, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(LeaseCommand):
+    """One scheduler step: commit, then free, then extend, then admit, as one unit.
+
+    ``step_id``, where given, rises from step to step; the last one repeated gets its reply again.
+    """
+
+    step_id: int | None = None
+    commit: StepCommit = StepCommit()
+    free: Sequence[SequenceHandle] = ()
+    extend: StepExtend = field(default_factory=StepExtend)
+    admit: Sequence[Admission] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateBlocks(LeaseCommand):
+    """Blocks without a sequence, held by the lease alone."""
+
+    num_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeBlocks(LeaseCommand):
+    """Give back blocks of `AllocateBlocks`: all of them or, if one is not held, none."""
+
+    block_ids: Sequence[BlockId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPrefixCache(PoolCommand):
+    """Forget every hash, if no block is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idempotent:
+    """A command to be done once, however often it arrives.
+
+    ``fingerprint`` tells another request under the same key from a repeat of the first.
+    """
+
+    key: str
+    fingerprint: bytes
+    command: PoolCommand
+
+
+Command: TypeAlias = PoolCommand | Idempotent

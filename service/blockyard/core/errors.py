@@ -1,0 +1,217 @@
+"""Everything that can be refused, as one tree.
+
+    BlockyardError
+    ├── InvalidRequest             invalid_request             the request can never succeed as it is
+    ├── PoolNotFound               pool_not_found
+    ├── SequenceNotFound           sequence_not_found
+    ├── PoolExists                 pool_exists
+    ├── PoolInUse                  pool_in_use
+    ├── SequenceExistsElsewhere    sequence_exists_elsewhere
+    ├── InsufficientBlocks         insufficient_blocks         a retry can succeed once others free
+    ├── NotOwner                   not_owner
+    ├── DoubleFree                 double_free
+    ├── StaleEpoch                 stale_epoch
+    ├── LeaseExpired               lease_expired
+    ├── BodyTooLarge               body_too_large
+    ├── Overloaded                 overloaded                  a retry can succeed after a pause
+    └── NotReady                   not_ready                   a retry can succeed after a pause
+
+An error carries a stable ``code``, a sentence that says what to change, and the figures that its code
+names. Whoever raises one has changed nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class BlockyardError(Exception):
+    """A refusal: ``code`` for programs, ``str(error)`` for people, ``figures`` for both.
+
+    Args:
+        detail: One sentence that says what is wrong and what to do about it.
+        figures: The values that the code promises, JSON-ready.
+    """
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    can_retry: ClassVar[bool] = False
+    """Whether the same request may succeed later."""
+
+    def __init__(self, detail: str, figures: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.figures: dict[str, Any] = dict(figures or {})
+
+
+class InvalidRequest(BlockyardError):
+    """A value is out of range, contradicts another, or names something that cannot be.
+
+    Figures: ``errors``, a list of ``{"field", "message"}``.
+    """
+
+    code = "invalid_request"
+    title = "The request is not valid"
+
+    @classmethod
+    def of(cls, field: str, message: str) -> "InvalidRequest":
+        """One field's fault."""
+        return cls(f"{field}: {message}", {"errors": [{"field": field, "message": message}]})
+
+
+class PoolNotFound(BlockyardError):
+    """No pool has this name."""
+
+    code = "pool_not_found"
+    title = "No such pool"
+
+
+class SequenceNotFound(BlockyardError):
+    """No live sequence has this id or handle."""
+
+    code = "sequence_not_found"
+    title = "No such sequence"
+
+
+class PoolExists(BlockyardError):
+    """A pool of this name stands with another configuration."""
+
+    code = "pool_exists"
+    title = "The pool exists with another configuration"
+
+
+class PoolInUse(BlockyardError):
+    """The pool still has blocks that somebody holds."""
+
+    code = "pool_in_use"
+    title = "Blocks of the pool are still held"
+
+
+class SequenceExistsElsewhere(BlockyardError):
+    """The sequence id belongs to another lease."""
+
+    code = "sequence_exists_elsewhere"
+    title = "The sequence belongs to another lease"
+
+
+class InsufficientBlocks(BlockyardError):
+    """Too few blocks are free. Figures: ``num_required_blocks``, ``num_free_blocks``."""
+
+    code = "insufficient_blocks"
+    title = "Too few blocks are free"
+    can_retry = True
+
+    @classmethod
+    def of(cls, num_required_blocks: int, num_free_blocks: int) -> "InsufficientBlocks":
+        """``num_required_blocks`` were asked of ``num_free_blocks``."""
+        return cls(
+            f"{num_required_blocks} blocks are needed and {num_free_blocks} are free: "
+            "free or preempt sequences, then try again",
+            {"num_required_blocks": num_required_blocks, "num_free_blocks": num_free_blocks},
+        )
+
+
+class NotOwner(BlockyardError):
+    """Blocks that the lease does not hold. Figures: ``block_ids``."""
+
+    code = "not_owner"
+    title = "The lease does not hold these blocks"
+
+    @classmethod
+    def of(cls, block_ids: Sequence[int]) -> "NotOwner":
+        """``block_ids`` are those not held."""
+        return cls(
+            f"this lease does not hold {len(block_ids)} of the named blocks; nothing was freed",
+            {"block_ids": list(block_ids)},
+        )
+
+
+class DoubleFree(BlockyardError):
+    """Blocks named twice, or free already. Figures: ``block_ids``."""
+
+    code = "double_free"
+    title = "These blocks are named twice or free already"
+
+    @classmethod
+    def of(cls, block_ids: Sequence[int]) -> "DoubleFree":
+        """``block_ids`` are those at fault."""
+        return cls(
+            f"{len(block_ids)} of the named blocks stand in the list twice or are free already; nothing was freed",
+            {"block_ids": list(block_ids)},
+        )
+
+
+class StaleEpoch(BlockyardError):
+    """The caller's epoch is not the pool's. Figures: ``epoch``, the pool's."""
+
+    code = "stale_epoch"
+    title = "The pool has moved to another epoch"
+
+    @classmethod
+    def of(cls, epoch: int) -> "StaleEpoch":
+        """``epoch`` is the pool's."""
+        return cls(
+            f"the pool is in epoch {epoch}: what earlier epochs cached is gone; start your sequences again",
+            {"epoch": epoch},
+        )
+
+
+class LeaseExpired(BlockyardError):
+    """The lease is unknown, was deleted, or ran out; what it held is free."""
+
+    code = "lease_expired"
+    title = "The lease has expired"
+
+    @classmethod
+    def of(cls, lease_id: str) -> "LeaseExpired":
+        """``lease_id`` holds nothing any more."""
+        return cls(f"lease {lease_id!r} has expired and holds nothing: create a new one, start your sequences again")
+
+
+class BodyTooLarge(BlockyardError):
+    """The request's body is over the limit. Figures: ``max_body_bytes``."""
+
+    code = "body_too_large"
+    title = "The body is too large"
+
+    @classmethod
+    def of(cls, max_body_bytes: int) -> "BodyTooLarge":
+        """``max_body_bytes`` is the server's limit."""
+        return cls(
+            f"the body is over {max_body_bytes} bytes: split the call, or raise the server's --max-body-bytes",
+            {"max_body_bytes": max_body_bytes},
+        )
+
+
+class Overloaded(BlockyardError):
+    """More requests are in flight than the server takes. Figures: ``retry_after_ms``."""
+
+    code = "overloaded"
+    title = "The server is overloaded"
+    can_retry = True
+
+
+class NotReady(BlockyardError):
+    """The server is starting or stopping. Figures: ``retry_after_ms``."""
+
+    code = "not_ready"
+    title = "The server is not ready"
+    can_retry = True
+
+
+ERRORS: tuple[type[BlockyardError], ...] = (
+    InvalidRequest,
+    PoolNotFound,
+    SequenceNotFound,
+    PoolExists,
+    PoolInUse,
+    SequenceExistsElsewhere,
+    InsufficientBlocks,
+    NotOwner,
+    DoubleFree,
+    StaleEpoch,
+    LeaseExpired,
+    BodyTooLarge,
+    Overloaded,
+    NotReady,
+)
+"""Every error, each code once."""

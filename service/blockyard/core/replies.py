@@ -1,0 +1,157 @@
+"""What a pool answers. Plain data, one class for each kind of answer; every reply carries the epoch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """``epoch``: the pool's epoch when it answered."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseGranted(Reply):
+    """A lease that stands until ``expires_at_ms`` on the server's clock (ms since 1970)."""
+
+    lease_id: LeaseId
+    ttl_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleased(Reply):
+    """What came back with a lease. Blocks are counted that became free."""
+
+    num_freed_sequences: int
+    num_freed_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasesExpired(Reply):
+    """The leases that had run out, in the order of their expiry."""
+
+    lease_ids: Sequence[LeaseId]
+    num_freed_sequences: int
+    num_freed_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """Blocks for a sequence.
+
+    Attributes:
+        sequence: The handle that `Step` knows the sequence by.
+        num_cached_tokens: Tokens of the cached prefix, on the first call for a sequence; else None.
+        num_new_tokens: Tokens that were given slots by this call.
+        block_ids: Per group, the entries appended to its block table, cached ones included.
+    """
+
+    sequence: SequenceHandle
+    num_cached_tokens: int | None
+    num_new_tokens: int
+    block_ids: Sequence[Sequence[BlockId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated(Admitted, Reply):
+    """`Admitted`, the block copies to make first (source, destination), and what is left."""
+
+    copies: Sequence[tuple[BlockId, BlockId]]
+    num_free_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Reply):
+    """``num_computed_tokens`` are written so far; ``num_published_blocks`` became hits by this call."""
+
+    num_computed_tokens: int
+    num_published_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed(Reply):
+    """``unknown``: the ids that the lease did not hold. Blocks are counted that became free."""
+
+    num_freed_blocks: int
+    num_free_blocks: int
+    unknown: Sequence[SequenceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepExtended:
+    """``sequences`` that got their slots with the ``block_ids`` appended, per sequence and group; and those that did not."""
+
+    sequences: Sequence[SequenceHandle]
+    block_ids: Sequence[Sequence[Sequence[BlockId]]]
+    insufficient: Sequence[SequenceHandle]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """An admission that was not granted: the error's ``code``, and the need where blocks were too few."""
+
+    code: str
+    num_required_blocks: int | None = None
+    num_free_blocks: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped(Reply):
+    """The answer to a step; ``admit`` in the order asked."""
+
+    step_id: int | None
+    extend: StepExtended
+    copies: Sequence[tuple[BlockId, BlockId]]
+    admit: Sequence[Admitted | Refused]
+    num_free_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlocksAllocated(Reply):
+    """Raw blocks, the lease's until it frees them or ends."""
+
+    block_ids: Sequence[BlockId]
+    num_free_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlocksFreed(Reply):
+    """Raw blocks given back."""
+
+    num_freed_blocks: int
+    num_free_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheReset(Reply):
+    """``ok`` is false, and nothing has changed, while a block is held."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found(Reply):
+    """The longest cached prefix: its tokens, and its blocks per group (null where none is needed)."""
+
+    num_cached_tokens: int
+    block_ids: Sequence[Sequence[BlockId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceState(Reply):
+    """A live sequence.
+
+    ``num_computed_tokens`` counts the cached prefix and all tokens granted; ``num_committed_tokens`` those
+    whose KV is known to be written.
+    """
+
+    sequence: SequenceHandle
+    lease_id: LeaseId
+    num_tokens: int
+    num_computed_tokens: int
+    num_committed_tokens: int
+    block_ids: Sequence[Sequence[BlockId]]

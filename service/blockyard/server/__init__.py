@@ -1,0 +1,1 @@
+"""The HTTP server: a thin edge around `blockyard.core`."""
