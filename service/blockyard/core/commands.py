@@ -81,13 +81,14 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allocate(Admission, LeaseCommand):
+class Allocate(LeaseCommand):
     """Admit a sequence, or extend one that the lease holds already.
 
     ``num_computed_tokens``: how many tokens are computed, where speculated ones were rejected and the
     pool's own count is too high; None for the pool's count. Only for a sequence that is known.
     """
 
+    admission: Admission
     num_computed_tokens: int | None = None
 
 

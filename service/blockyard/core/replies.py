@@ -57,9 +57,13 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allocated(Admitted, Reply):
-    """`Admitted`, the block copies to make first (source, destination), and what is left."""
+class Allocated(Reply):
+    """What `Admitted` says, the block copies to make first (source, destination), and what is left."""
 
+    sequence: SequenceHandle
+    num_cached_tokens: int | None
+    num_new_tokens: int
+    block_ids: Sequence[Sequence[BlockId]]
     copies: Sequence[tuple[BlockId, BlockId]]
     num_free_blocks: int
 
