@@ -42,6 +42,10 @@ class BlockyardError(Exception):
         self.detail = detail
         self.figures: dict[str, Any] = dict(figures or {})
 
+    def again(self) -> "BlockyardError":
+        """The same refusal without the traceback of the first time."""
+        return type(self)(self.detail, self.figures)
+
 
 class InvalidRequest(BlockyardError):
     """A value is out of range, contradicts another, or names something that cannot be.

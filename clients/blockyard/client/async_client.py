@@ -1,0 +1,169 @@
+"""The asynchronous client: `blockyard.client.client` with ``await``, on one event loop.
+
+    async with AsyncClient("http://127.0.0.1:8484") as client:
+        pool = await client.create_pool("llama", num_blocks=1024, block_size=16)
+        async with pool.lease("scheduler-0") as lease:
+            await lease.allocate("request-1", 100)
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from blockyard.client.call import Call
+from blockyard.client.delivery import Routes
+from blockyard.client.lease import AsyncLease
+from blockyard.client.lease_protocol import LeaseCalls
+from blockyard.client.lease_state import LeaseState
+from blockyard.client.methods import awaitable
+from blockyard.client.protocol import PoolCalls, ServerCalls
+from blockyard.client.retry import RetryPolicy
+from blockyard.client.sender import AsyncSender
+from blockyard.client.transport import AsyncHttpxTransport, AsyncTransport
+from blockyard.client.wire import Form
+from blockyard.core.config import GroupConfig
+from blockyard.core.hash_chain import Hasher
+
+T = TypeVar("T")
+
+
+class OpeningLease:
+    """A lease about to be taken: ``await`` it, or enter it with ``async with``, which releases it at the end."""
+
+    def __init__(self, take: Callable[[], Awaitable[AsyncLease]]) -> None:
+        self._take = take
+        self._lease: AsyncLease | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncLease]:
+        return self._take().__await__()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._lease = await self._take()
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:
+            await self._lease.__aexit__(kind, error, trace)
+
+
+class AsyncPool:
+    """One pool of a server, from `AsyncClient.pool`. Making one asks nothing."""
+
+    def __init__(self, sender: AsyncSender, name: str, form: Form) -> None:
+        self._sender = sender
+        self._calls = PoolCalls(name, form)
+
+    describe = awaitable(PoolCalls.describe)
+    delete = awaitable(PoolCalls.delete)
+    stats = awaitable(PoolCalls.stats)
+    audit = awaitable(PoolCalls.audit)
+    reset_prefix_cache = awaitable(PoolCalls.reset_prefix_cache)
+    lookup = awaitable(PoolCalls.lookup)
+    sequence = awaitable(PoolCalls.sequence)
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self._calls.name
+
+    def lease(self, holder: str, ttl_ms: int = 10_000, *, renew: bool = True) -> OpeningLease:
+        """Take a lease: ``await pool.lease(...)`` or ``async with pool.lease(...) as lease``.
+
+        Args:
+            holder: Who takes it, for people who watch.
+            ttl_ms: How long it stands without a call or a renewal, above 0.
+            renew: Renew it from a background task. Without, the caller's calls have to come often enough.
+
+        Raises:
+            PoolNotFound: There is no such pool.
+        """
+
+        async def take() -> AsyncLease:
+            sent_s = time.monotonic()
+            granted = await self._send(self._calls.create_lease(holder, ttl_ms))
+            calls = LeaseCalls(self.name, granted.lease_id, granted.epoch, self._calls.form)
+            state = LeaseState(granted.lease_id, granted.ttl_ms, sent_s)
+            return AsyncLease(self._sender, calls, state, renew=renew)
+
+        return OpeningLease(take)
+
+    async def hasher(self, seed: str | None = None) -> Hasher:
+        """As `Pool.hasher`."""
+        return (await self.describe()).hasher(seed)
+
+    async def _send(self, call: Call[T]) -> T:
+        return await self._sender.send(call)
+
+
+class AsyncClient:
+    """A client of one server, or of a cluster by one of its nodes, for one event loop.
+
+    Args:
+        url: ``http://host:port``.
+        timeout_s: Of one try of a call.
+        retries: How often a call is tried.
+        token: Bearer token, also sent to the nodes that the server redirects to.
+        transport: None for httpx as it comes; closed with the client.
+        form: Of bodies on the hot routes.
+
+    Raises:
+        ValueError: ``url`` is not a server's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 10.0,
+        retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
+        token: str | None = None,
+        transport: AsyncTransport | None = None,
+        form: Form = Form.MSGPACK,
+    ) -> None:
+        self._calls = ServerCalls(form)
+        routes = Routes(url, token)
+        self._sender = AsyncSender(transport or AsyncHttpxTransport(), routes, retries, timeout_s)
+
+    health = awaitable(ServerCalls.health)
+    ready = awaitable(ServerCalls.ready)
+    hash = awaitable(ServerCalls.hash)
+    pools = awaitable(ServerCalls.pools)
+
+    async def create_pool(
+        self,
+        name: str,
+        *,
+        num_blocks: int | None = None,
+        block_size: int | None = None,
+        groups: Sequence[GroupConfig] | None = None,
+        **options: Any,
+    ) -> AsyncPool:
+        """Create a pool, or find the one that was created so. See `ServerCalls.create_pool`."""
+        await self._send(
+            self._calls.create_pool(
+                name, num_blocks=num_blocks, block_size=block_size, groups=groups, **options
+            )
+        )
+        return self.pool(name)
+
+    def pool(self, name: str) -> AsyncPool:
+        """The pool of this name, whether it exists or not."""
+        return AsyncPool(self._sender, name, self._calls.form)
+
+    async def close(self) -> None:
+        """Close all connections and end the renewal of leases, which then expire unless released before."""
+        await self._sender.close()
+
+    async def _send(self, call: Call[T]) -> T:
+        return await self._sender.send(call)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

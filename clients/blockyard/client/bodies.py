@@ -1,0 +1,91 @@
+"""Parts of request bodies as plain data: values of `blockyard.core` the way they travel.
+
+What has its default is left out. Block hashes stay bytes: the encoder writes them as its form demands.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from blockyard.core.commands import Admission, StepCommit, StepExtend
+from blockyard.core.config import GroupConfig
+from blockyard.core.extra_keys import Extras, PromptEmbeds
+from blockyard.core.ids import BlockHash
+
+
+def group_body(group: GroupConfig) -> dict[str, Any]:
+    """One group of a pool to create."""
+    return {name: value for name, value in asdict(group).items() if value is not None}
+
+
+def extras_body(extras: Extras | None) -> dict[str, Any]:
+    """What a sequence's KV depends on beside its tokens, and what is not empty of it."""
+    if extras is None:
+        return {}
+    body: dict[str, Any] = {}
+    if extras.mm_features:
+        body["mm_features"] = [asdict(feature) for feature in extras.mm_features]
+    if extras.lora is not None:
+        body["lora"] = asdict(extras.lora)
+    if extras.cache_salt is not None:
+        body["cache_salt"] = extras.cache_salt
+    if extras.prompt_embeds is not None:
+        body["prompt_embeds_float32"] = _rows(extras.prompt_embeds)
+    return body
+
+
+def _rows(embeds: PromptEmbeds) -> list[list[float]]:
+    values = [value for (value,) in struct.iter_unpack("<f", embeds.data)]
+    width = embeds.hidden_size
+    return [values[start : start + width] for start in range(0, len(values), width or 1)]
+
+
+def content_body(
+    block_hashes: Sequence[BlockHash], token_ids: Sequence[int], extras: Extras | None
+) -> dict[str, Any]:
+    """What is new of a sequence's content: hashes, or tokens with what else they depend on."""
+    body = extras_body(extras)
+    if block_hashes:
+        body["block_hashes"] = block_hashes
+    if token_ids:
+        body["token_ids"] = token_ids
+    return body
+
+
+def admission_body(admission: Admission) -> dict[str, Any]:
+    """An admission, in ``allocate`` or in a step."""
+    body: dict[str, Any] = {"sequence_id": admission.sequence_id, "num_tokens": admission.num_tokens}
+    if admission.max_new_tokens is not None:
+        body["max_new_tokens"] = admission.max_new_tokens
+    if admission.num_lookahead_tokens:
+        body["num_lookahead_tokens"] = admission.num_lookahead_tokens
+    if admission.full_sequence_must_fit:
+        body["full_sequence_must_fit"] = True
+    if admission.skip_prefix_cache:
+        body["skip_prefix_cache"] = True
+    body.update(content_body(admission.block_hashes, admission.token_ids, admission.extras))
+    return body
+
+
+def commit_body(commit: StepCommit) -> dict[str, Any] | None:
+    """A step's commits; None for none."""
+    if not commit.sequences:
+        return None
+    return {"sequences": commit.sequences, "num_computed_tokens": commit.num_computed_tokens}
+
+
+def extend_body(extend: StepExtend) -> dict[str, Any] | None:
+    """A step's extensions; None for none."""
+    if not extend.sequences:
+        return None
+    body: dict[str, Any] = {"sequences": extend.sequences, "num_tokens": extend.num_tokens}
+    if extend.num_computed_tokens is not None:
+        body["num_computed_tokens"] = extend.num_computed_tokens
+    if extend.num_lookahead_tokens:
+        body["num_lookahead_tokens"] = extend.num_lookahead_tokens
+    if extend.block_hashes:
+        body["block_hashes"] = dict(extend.block_hashes)
+    if extend.token_ids:
+        body["token_ids"] = dict(extend.token_ids)
+    return body

@@ -1,0 +1,114 @@
+"""One call of the protocol as a value: what to send, and how to read what comes back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from blockyard.client.errors import UnexpectedReply, read_problem
+from blockyard.client.wire import Form, Request, Response, decode, encode
+from blockyard.core.errors import BlockyardError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """A request to whichever server has the pool, and the reading of its response.
+
+    Attributes:
+        method: The HTTP method.
+        path: Path and query, percent-encoded.
+        read: The response's value, or its error raised.
+        body: Encoded, the same bytes on every try; empty for none.
+        form: Of ``body``, and of the response that is asked for.
+        pool: The pool that it is about, if any: pools may live on different servers.
+        is_change: It changes a pool, so that every try carries the same ``Idempotency-Key``.
+        key: That key, where the call has a name of its own; else one is drawn for each sending.
+        if_gone: On a repeat, this error means that an earlier try has succeeded, with this value.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Response], T]
+    body: bytes = b""
+    form: Form = Form.JSON
+    pool: str | None = None
+    is_change: bool = False
+    key: str | None = None
+    if_gone: tuple[type[BlockyardError], T] | None = None
+
+    def request(self, origin: str, target: str, headers: Mapping[str, str]) -> Request:
+        """The request at ``origin`` with ``headers`` beside those that the call needs itself."""
+        own = {"Accept": self.form.value}
+        if self.body:
+            own["Content-Type"] = self.form.value
+        return Request(self.method, origin, target, {**own, **headers}, self.body)
+
+
+def encode_given(form: Form, **fields: Any) -> bytes:
+    """A body of those ``fields`` that are not None."""
+    return encode({name: value for name, value in fields.items() if value is not None}, form)
+
+
+def reader(kind: type[T]) -> Callable[[Response], T]:
+    """Reads a success as ``kind``; fields that it does not have are passed over, since additions are free."""
+    adapter = TypeAdapter(kind)
+
+    def read(response: Response) -> T:
+        return validated(adapter, response)
+
+    return read
+
+
+def validated(adapter: TypeAdapter[T], response: Response) -> T:
+    """The body of a success as ``adapter`` reads it.
+
+    Raises:
+        BlockyardError: The response is a refusal: the class of its code.
+        UnexpectedReply: It is neither.
+    """
+    document = success(response)
+    try:
+        return adapter.validate_python(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UnexpectedReply(f"the reply's {where or 'body'}: {first['msg']}", {"status": response.status}) from error
+
+
+def success(response: Response) -> Any:
+    """The decoded body of a success.
+
+    Raises:
+        BlockyardError: The response is a refusal.
+    """
+    if 200 <= response.status < 300:
+        return decode(response)
+    try:
+        problem = decode(response)
+    except UnexpectedReply:
+        problem = None  # a gateway's page
+    raise read_problem(response.status, problem if isinstance(problem, dict) else {})
+
+
+def read_nothing(response: Response) -> None:
+    """A success whose body does not matter.
+
+    Raises:
+        BlockyardError: The response is a refusal.
+    """
+    success(response)
+
+
+def read_probe(response: Response) -> bool:
+    """Whether the answer is yes: 200; no is 503.
+
+    Raises:
+        BlockyardError: The response is neither.
+    """
+    if response.status == 503:
+        return False
+    success(response)
+    return True

@@ -1,0 +1,153 @@
+"""The synchronous client: a server, its pools, and from a pool the leases under which blocks are held.
+
+    with Client("http://127.0.0.1:8484") as client:
+        pool = client.create_pool("llama", num_blocks=1024, block_size=16)
+        with pool.lease("scheduler-0") as lease:
+            lease.allocate("request-1", 100)
+"""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from blockyard.client.call import Call
+from blockyard.client.delivery import Routes
+from blockyard.client.lease import Lease
+from blockyard.client.lease_protocol import LeaseCalls
+from blockyard.client.lease_state import LeaseState
+from blockyard.client.methods import blocking
+from blockyard.client.protocol import PoolCalls, ServerCalls
+from blockyard.client.retry import RetryPolicy
+from blockyard.client.sender import Sender
+from blockyard.client.transport import HttpxTransport, LeanTransport, Transport, can_go_lean
+from blockyard.client.wire import Form
+from blockyard.core.config import GroupConfig
+from blockyard.core.hash_chain import Hasher
+
+T = TypeVar("T")
+
+
+class Pool:
+    """One pool of a server, from `Client.pool`. Making one asks nothing. Thread-safe."""
+
+    def __init__(self, sender: Sender, name: str, form: Form) -> None:
+        self._sender = sender
+        self._calls = PoolCalls(name, form)
+
+    describe = blocking(PoolCalls.describe)
+    delete = blocking(PoolCalls.delete)
+    stats = blocking(PoolCalls.stats)
+    audit = blocking(PoolCalls.audit)
+    reset_prefix_cache = blocking(PoolCalls.reset_prefix_cache)
+    lookup = blocking(PoolCalls.lookup)
+    sequence = blocking(PoolCalls.sequence)
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self._calls.name
+
+    def lease(self, holder: str, ttl_ms: int = 10_000, *, renew: bool = True) -> Lease:
+        """Take a lease.
+
+        Args:
+            holder: Who takes it, for people who watch.
+            ttl_ms: How long it stands without a call or a renewal, above 0. What it holds becomes free as
+                long after its holder has died.
+            renew: Renew it from a background thread. Without, the caller's calls have to come often enough.
+
+        Raises:
+            PoolNotFound: There is no such pool.
+        """
+        sent_s = time.monotonic()
+        granted = self._send(self._calls.create_lease(holder, ttl_ms))
+        calls = LeaseCalls(self.name, granted.lease_id, granted.epoch, self._calls.form)
+        return Lease(self._sender, calls, LeaseState(granted.lease_id, granted.ttl_ms, sent_s), renew=renew)
+
+    def hasher(self, seed: str | None = None) -> Hasher:
+        """What this pool's clients hash with, so that token ids need not travel.
+
+        Args:
+            seed: The secret seed, for the algorithms that need one.
+        """
+        return self.describe().hasher(seed)
+
+    def _send(self, call: Call[T]) -> T:
+        return self._sender.send(call)
+
+
+class Client:
+    """A client of one server, or of a cluster by one of its nodes. Thread-safe.
+
+    Args:
+        url: ``http://host:port``.
+        timeout_s: Of one try of a call.
+        retries: How often a call is tried.
+        token: Bearer token, also sent to the nodes that the server redirects to.
+        transport: ``lean``: own plain-HTTP connections, the fast way, and the default wherever it can go: for
+            ``http://`` without a proxy. ``httpx``: everything httpx does. Or an object, closed with the client.
+        form: Of bodies on the hot routes.
+
+    Raises:
+        ValueError: ``url`` is not a server's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 10.0,
+        retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
+        token: str | None = None,
+        transport: Literal["lean", "httpx"] | Transport | None = None,
+        form: Form = Form.MSGPACK,
+    ) -> None:
+        self._calls = ServerCalls(form)
+        routes = Routes(url, token)
+        if transport is None:
+            transport = "lean" if can_go_lean(url) else "httpx"
+        if isinstance(transport, str):
+            transport = LeanTransport() if transport == "lean" else HttpxTransport()
+        self._sender = Sender(transport, routes, retries, timeout_s)
+
+    health = blocking(ServerCalls.health)
+    ready = blocking(ServerCalls.ready)
+    hash = blocking(ServerCalls.hash)
+    pools = blocking(ServerCalls.pools)
+
+    def create_pool(
+        self,
+        name: str,
+        *,
+        num_blocks: int | None = None,
+        block_size: int | None = None,
+        groups: Sequence[GroupConfig] | None = None,
+        **options: Any,
+    ) -> Pool:
+        """Create a pool, or find the one that was created so. See `ServerCalls.create_pool`."""
+        self._send(
+            self._calls.create_pool(
+                name, num_blocks=num_blocks, block_size=block_size, groups=groups, **options
+            )
+        )
+        return self.pool(name)
+
+    def pool(self, name: str) -> Pool:
+        """The pool of this name, whether it exists or not."""
+        return Pool(self._sender, name, self._calls.form)
+
+    def close(self) -> None:
+        """Close all connections and end the renewal of leases, which then expire unless released before."""
+        self._sender.close()
+
+    def _send(self, call: Call[T]) -> T:
+        return self._sender.send(call)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,92 @@
+"""Errors that only a client can meet, and the way back from a problem's code to its class.
+
+    BlockyardError
+    ├── (every error of blockyard.core.errors, raised under its own class)
+    ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
+    ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
+    └── OtherRefusal               (the server's)      a refusal whose code this version does not know
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from blockyard.core.errors import ERRORS, BlockyardError, NotReady, Overloaded
+
+_GATEWAY_STATUSES = frozenset({502, 503, 504})
+
+
+class ConnectionLost(BlockyardError):
+    """No reply arrived, at the last try: unreachable, reset, or too slow.
+
+    Whether the request was carried out is unknown. The client has repeated it under one key already.
+    """
+
+    code = "connection_lost"
+    title = "No reply arrived"
+    can_retry = True
+
+
+class UnexpectedReply(BlockyardError):
+    """A reply that is no HTTP, not of the documented form, or not from blockyard.
+
+    Figures: ``status``, where there was one.
+    """
+
+    code = "unexpected_reply"
+    title = "The reply is not understood"
+
+
+class OtherRefusal(BlockyardError):
+    """A refusal under a code that this version has no class for.
+
+    Figures: those of the reply, its ``code`` and its ``status``.
+    """
+
+    code = "other"
+    title = "The server refused"
+
+    def __init__(self, detail: str, figures: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail, figures)
+        vars(self)["code"] = self.figures.get("code", self.code)  # the instance's own, before the class's
+
+
+_CLASSES = {error.code: error for error in ERRORS}
+_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "code"})
+"""What every problem document has (RFC 9457, and ``code``); the rest are figures."""
+
+
+def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
+    """The error that a problem document tells of.
+
+    Args:
+        status: The reply's HTTP status.
+        problem: The document, decoded.
+
+    Returns:
+        An instance of the code's class with its figures; `OtherRefusal` for an unknown code;
+        `UnexpectedReply` where there is no code at all.
+    """
+    code = problem.get("code")
+    detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+    figures = {name: value for name, value in problem.items() if name not in _MEMBERS}
+    if not isinstance(code, str):
+        return UnexpectedReply(f"status {status} without a code: {detail}", {"status": status})
+    known = _CLASSES.get(code)
+    if known is None:
+        return OtherRefusal(detail, {**figures, "code": code, "status": status})
+    return known(detail, figures)
+
+
+def is_passing(error: BlockyardError) -> bool:
+    """Whether the same request, sent again by itself, may succeed: a lost connection or a server that pauses."""
+    if isinstance(error, UnexpectedReply):
+        return error.figures.get("status") in _GATEWAY_STATUSES
+    return isinstance(error, (ConnectionLost, Overloaded, NotReady))
+
+
+def is_outcome_unknown(error: BlockyardError) -> bool:
+    """Whether the request may have been carried out although it failed.
+
+    So it is after any passing error too: an earlier try of the same request may have arrived.
+    """
+    return is_passing(error) or isinstance(error, UnexpectedReply)

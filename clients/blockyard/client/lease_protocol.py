@@ -1,0 +1,226 @@
+"""The calls under a lease: the protocol's hot part. See `blockyard.client.protocol` for the others."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from blockyard.client.bodies import admission_body, commit_body, content_body, extend_body
+from blockyard.client.call import Call, encode_given, reader
+from blockyard.client.protocol import pool_path
+from blockyard.client.replies import read_allocated, read_stepped
+from blockyard.client.wire import Form, Response
+from blockyard.core import replies
+from blockyard.core.commands import Admission, StepCommit, StepExtend
+from blockyard.core.errors import LeaseExpired
+from blockyard.core.extra_keys import Extras
+from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+
+T = TypeVar("T")
+
+_read_granted = reader(replies.LeaseGranted)
+_read_released = reader(replies.LeaseReleased)
+_read_committed = reader(replies.Committed)
+_read_freed = reader(replies.Freed)
+_read_blocks_allocated = reader(replies.BlocksAllocated)
+_read_blocks_freed = reader(replies.BlocksFreed)
+
+_NO_COMMIT = StepCommit()
+_NO_EXTEND = StepExtend()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCalls:
+    """Calls under one lease. Each renews it, and is refused with `LeaseExpired` once the lease has ended.
+
+    Attributes:
+        pool: The pool's name.
+        lease_id: The lease's.
+        epoch: The pool's when the lease was made. Sent along, so that the calls are refused with
+            `StaleEpoch` once the pool has lost what was cached: then release the lease and take a new one.
+        form: Of bodies on the routes that take both forms.
+    """
+
+    pool: str
+    lease_id: LeaseId
+    epoch: int
+    form: Form = Form.MSGPACK
+    _step_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1), repr=False, compare=False)
+
+    def renew(self) -> Call[replies.LeaseGranted]:
+        """Start the lease's time anew. Needed only where neither calls nor the background do so."""
+        path = pool_path(self.pool, "leases", self.lease_id, "renew")
+        return Call(method="POST", path=path, read=_read_granted, pool=self.pool, is_change=True)
+
+    def release(self) -> Call[replies.LeaseReleased]:
+        """End the lease; all it holds becomes free. Nothing happens if it has ended."""
+        return Call(
+            method="DELETE",
+            path=pool_path(self.pool, "leases", self.lease_id),
+            read=_read_released,
+            pool=self.pool,
+            is_change=True,
+            if_gone=(LeaseExpired, self.nothing_released()),
+        )
+
+    def allocate(
+        self,
+        sequence_id: str,
+        num_tokens: int,
+        *,
+        max_new_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
+        num_computed_tokens: int | None = None,
+        block_hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+        extras: Extras | None = None,
+        full_sequence_must_fit: bool = False,
+        skip_prefix_cache: bool = False,
+    ) -> Call[replies.Allocated]:
+        """Blocks for a sequence: the first call admits it, taking its longest cached prefix; later ones extend it.
+
+        Args:
+            sequence_id: Of the caller's choice, unique in the pool.
+            num_tokens: Tokens of the sequence so far, at least 1.
+            max_new_tokens: Give slots to at most so many that have none; at least 1. None for all.
+            num_lookahead_tokens: Slots beyond, for speculated tokens.
+            num_computed_tokens: Later calls: the true count, where speculated tokens were rejected.
+            block_hashes: Those not sent before; after an error, again.
+            token_ids: Or the tokens not sent before, for the server to hash.
+            extras: With the first ``token_ids``: what the KV depends on beside them.
+            full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
+            skip_prefix_cache: Take no cached prefix.
+
+        Raises:
+            InsufficientBlocks: Nothing was given.
+            SequenceExistsElsewhere: Another lease has this id.
+        """
+        admission = Admission(
+            sequence_id=SequenceId(sequence_id),
+            num_tokens=num_tokens,
+            max_new_tokens=max_new_tokens,
+            num_lookahead_tokens=num_lookahead_tokens,
+            block_hashes=block_hashes,
+            token_ids=token_ids,
+            extras=extras,
+            full_sequence_must_fit=full_sequence_must_fit,
+            skip_prefix_cache=skip_prefix_cache,
+        )
+        return self._change(
+            "allocate", read_allocated, num_computed_tokens=num_computed_tokens, **admission_body(admission)
+        )
+
+    def commit(
+        self,
+        sequence_id: str,
+        num_computed_tokens: int,
+        *,
+        block_hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+    ) -> Call[replies.Committed]:
+        """Tell that the KV of a sequence's first ``num_computed_tokens`` tokens is written.
+
+        Args:
+            sequence_id: A sequence of this lease.
+            num_computed_tokens: At most as many as were granted slots.
+            block_hashes: Those not sent before.
+            token_ids: Or the tokens not sent before.
+
+        Raises:
+            SequenceNotFound: The lease has no such sequence.
+        """
+        content = content_body(block_hashes, token_ids, None)
+        return self._change(
+            "commit",
+            _read_committed,
+            sequence_id=sequence_id,
+            num_computed_tokens=num_computed_tokens,
+            **content,
+        )
+
+    def free(self, sequence_ids: Sequence[str]) -> Call[replies.Freed]:
+        """Free whole sequences. Those that the lease does not hold come back as ``unknown``."""
+        return self._change("free", _read_freed, sequence_ids=list(sequence_ids))
+
+    def step(
+        self,
+        *,
+        commit: StepCommit = _NO_COMMIT,
+        free: Sequence[SequenceHandle] = (),
+        extend: StepExtend = _NO_EXTEND,
+        admit: Sequence[Admission] = (),
+        step_id: int | None = None,
+    ) -> Call[replies.Stepped]:
+        """One scheduler step: commit, then free, then extend, then admit, as one unit.
+
+        Args:
+            commit: What was computed.
+            free: Sequences that are over.
+            extend: Sequences that need slots for more tokens.
+            admit: New sequences.
+            step_id: None for the lease's next; or the last one's, to have its reply again for the same step.
+
+        Returns:
+            What was given. Sequences without enough blocks are listed; the others went on.
+
+        Raises:
+            SequenceNotFound: A handle is not one of the lease's; nothing was done.
+            InvalidRequest: Columns or counts contradict each other; nothing was done.
+        """
+        number = self.next_step_id() if step_id is None else step_id
+        return self._change(
+            "step",
+            read_stepped,
+            key=f"{self.lease_id}-step-{number}",
+            step_id=number,
+            commit=commit_body(commit),
+            free={"sequences": free} if free else None,
+            extend=extend_body(extend),
+            admit=[admission_body(admission) for admission in admit] or None,
+        )
+
+    def allocate_blocks(self, num_blocks: int) -> Call[replies.BlocksAllocated]:
+        """Blocks without a sequence, the lease's until it frees them or ends.
+
+        Raises:
+            InsufficientBlocks: Nothing was given.
+        """
+        return self._change("blocks/allocate", _read_blocks_allocated, form=Form.JSON, num_blocks=num_blocks)
+
+    def free_blocks(self, block_ids: Sequence[BlockId]) -> Call[replies.BlocksFreed]:
+        """Give back blocks of `allocate_blocks`.
+
+        Raises:
+            NotOwner: The lease does not hold one of them; none was freed.
+            DoubleFree: One is named twice or free already; none was freed.
+        """
+        return self._change("blocks/free", _read_blocks_freed, form=Form.JSON, block_ids=list(block_ids))
+
+    def nothing_released(self) -> replies.LeaseReleased:
+        """What a release says of a lease that has ended."""
+        return replies.LeaseReleased(epoch=self.epoch, num_freed_sequences=0, num_freed_blocks=0)
+
+    def next_step_id(self) -> int:
+        """The number of the lease's next step, from 1."""
+        return next(self._step_ids)
+
+    def _change(
+        self,
+        action: str,
+        read: Callable[[Response], T],
+        *,
+        key: str | None = None,
+        form: Form | None = None,
+        **fields: Any,
+    ) -> Call[T]:
+        form = form or self.form
+        return Call(
+            method="POST",
+            path=f"{pool_path(self.pool)}/{action}",
+            read=read,
+            body=encode_given(form, lease_id=self.lease_id, epoch=self.epoch, **fields),
+            form=form,
+            pool=self.pool,
+            is_change=True,
+            key=key,
+        )

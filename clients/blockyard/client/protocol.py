@@ -1,0 +1,219 @@
+"""The wire contract from the client's side: every endpoint once, as a method that builds its `Call`.
+
+Nothing here sends. The synchronous and the asynchronous objects take their methods from these classes, so a
+docstring here is that method's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from blockyard.client.bodies import content_body, extras_body, group_body
+from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader
+from blockyard.client.replies import read_descriptions
+from blockyard.client.reports import Hashed, PoolDescription
+from blockyard.client.wire import Form, encode
+from blockyard.core import replies
+from blockyard.core.audit import Audit
+from blockyard.core.config import GroupConfig
+from blockyard.core.errors import PoolNotFound
+from blockyard.core.extra_keys import Extras
+from blockyard.core.ids import BlockHash
+from blockyard.core.statistics import Statistics
+
+_read_hashed = reader(Hashed)
+_read_description = reader(PoolDescription)
+_read_statistics = reader(Statistics)
+_read_audit = reader(Audit)
+_read_reset = reader(replies.CacheReset)
+_read_found = reader(replies.Found)
+_read_sequence = reader(replies.SequenceState)
+_read_granted = reader(replies.LeaseGranted)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCalls:
+    """Calls about a server.
+
+    Attributes:
+        form: Of bodies on the routes that take both forms.
+    """
+
+    form: Form = Form.MSGPACK
+
+    def health(self) -> Call[bool]:
+        """Whether the server runs."""
+        return Call(method="GET", path="/healthz", read=read_probe)
+
+    def ready(self) -> Call[bool]:
+        """Whether the server takes calls: it neither starts nor stops."""
+        return Call(method="GET", path="/readyz", read=read_probe)
+
+    def hash(
+        self,
+        token_ids: Sequence[int],
+        *,
+        algorithm: str,
+        block_size: int,
+        seed: str | None = None,
+        extra_key_form: str | None = None,
+        extras: Extras | None = None,
+    ) -> Call[Hashed]:
+        """Let the server hash: for a check, or where ``blockyard.core.hash_chain`` cannot run.
+
+        Args:
+            token_ids: All tokens of the sequence; those after the last full block do not count.
+            algorithm: One of `blockyard.core.hashing.HashAlgorithm`.
+            block_size: Tokens a block.
+            seed: Secret seed; needed by the xxhash family.
+            extra_key_form: ``tagged`` (default) or ``bare``.
+            extras: What the KV depends on beside the tokens.
+
+        Raises:
+            InvalidRequest: The algorithm is unknown or needs a seed.
+        """
+        body: dict[str, Any] = {
+            "algorithm": algorithm,
+            "seed": seed,
+            "block_size": block_size,
+            "token_ids": token_ids,
+            **extras_body(extras),
+        }
+        if extra_key_form is not None:
+            body["extra_key_form"] = extra_key_form
+        return Call(method="POST", path="/v1/hash", read=_read_hashed, body=encode(body, Form.JSON))
+
+    def pools(self) -> Call[Sequence[PoolDescription]]:
+        """All pools."""
+        return Call(method="GET", path="/v1/pools", read=read_descriptions)
+
+    def create_pool(
+        self,
+        name: str,
+        *,
+        num_blocks: int | None = None,
+        block_size: int | None = None,
+        groups: Sequence[GroupConfig] | None = None,
+        **options: Any,
+    ) -> Call[PoolDescription]:
+        """Create a pool, or find the one that was created under this name with the same arguments.
+
+        Args:
+            name: Of the pool.
+            num_blocks: Blocks, the null block included; at least 1. None where a ``plan`` tells.
+            block_size: Tokens a block, of a single full-attention group.
+            groups: Or all groups.
+            options: The contract's further fields, such as ``publish`` or ``max_model_len``, JSON-ready.
+
+        Raises:
+            PoolExists: The name is taken by another configuration.
+            InvalidRequest: Sizes do not fit each other.
+        """
+        listed = None if groups is None else [group_body(group) for group in groups]
+        body = encode_given(Form.JSON, num_blocks=num_blocks, block_size=block_size, groups=listed, **options)
+        return Call(method="PUT", path=pool_path(name), read=_read_description, body=body, pool=name)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCalls:
+    """Calls about one pool.
+
+    Attributes:
+        name: The pool's.
+        form: Of bodies on the routes that take both forms.
+    """
+
+    name: str
+    form: Form = Form.MSGPACK
+
+    def describe(self) -> Call[PoolDescription]:
+        """The pool's configuration.
+
+        Raises:
+            PoolNotFound: There is none of this name.
+        """
+        return Call(method="GET", path=pool_path(self.name), read=_read_description, pool=self.name)
+
+    def delete(self, *, force: bool = False) -> Call[None]:
+        """Delete the pool.
+
+        Args:
+            force: Even while blocks are held.
+
+        Raises:
+            PoolInUse: Blocks are held; nothing has changed.
+            PoolNotFound: There is none of this name.
+        """
+        path = pool_path(self.name) + ("?force=true" if force else "")
+        gone = (PoolNotFound, None)
+        return Call(method="DELETE", path=path, read=read_nothing, pool=self.name, is_change=True, if_gone=gone)
+
+    def stats(self) -> Call[Statistics]:
+        """Figures of this moment. ``hit_rate`` is None before the first query."""
+        return Call(method="GET", path=pool_path(self.name, "stats"), read=_read_statistics, pool=self.name)
+
+    def audit(self) -> Call[Audit]:
+        """The pool recounted from its block tables. O(blocks): not for every second."""
+        return Call(method="GET", path=pool_path(self.name, "audit"), read=_read_audit, pool=self.name)
+
+    def reset_prefix_cache(self) -> Call[replies.CacheReset]:
+        """Forget all cached prefixes; ``ok`` is false, and nothing has changed, while any block is held."""
+        path = pool_path(self.name, "reset_prefix_cache")
+        return Call(method="POST", path=path, read=_read_reset, pool=self.name, is_change=True)
+
+    def lookup(
+        self,
+        num_tokens: int,
+        *,
+        block_hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+        extras: Extras | None = None,
+    ) -> Call[replies.Found]:
+        """The longest cached prefix of a sequence. Changes nothing and holds nothing.
+
+        Args:
+            num_tokens: Tokens of the sequence, at least 1; the hit is always shorter.
+            block_hashes: Of its full blocks, at the pool's hash block size.
+            token_ids: Or its tokens, for the server to hash.
+            extras: With ``token_ids``: what the KV depends on beside them.
+        """
+        body = {"num_tokens": num_tokens, **content_body(block_hashes, token_ids, extras)}
+        return Call(
+            method="POST",
+            path=pool_path(self.name, "lookup"),
+            read=_read_found,
+            body=encode(body, self.form),
+            form=self.form,
+            pool=self.name,
+        )
+
+    def sequence(self, sequence_id: str) -> Call[replies.SequenceState]:
+        """A live sequence's block tables and counts.
+
+        Raises:
+            SequenceNotFound: None has this id.
+        """
+        path = pool_path(self.name, "sequences", sequence_id)
+        return Call(method="GET", path=path, read=_read_sequence, pool=self.name)
+
+    def create_lease(self, holder: str, ttl_ms: int) -> Call[replies.LeaseGranted]:
+        """A new lease.
+
+        Args:
+            holder: Who it is, for people who watch.
+            ttl_ms: Above 0; how long it stands without a call that carries it.
+        """
+        return Call(
+            method="POST",
+            path=pool_path(self.name, "leases"),
+            read=_read_granted,
+            body=encode({"holder": holder, "ttl_ms": ttl_ms}, Form.JSON),
+            pool=self.name,
+            is_change=True,
+        )
+
+
+def pool_path(*parts: str) -> str:
+    """``/v1/pools/`` and ``parts``, each percent-encoded."""
+    return "/v1/pools/" + "/".join(quote(part, safe="") for part in parts)

@@ -1,0 +1,71 @@
+"""What a server tells of itself and its pools, beside the replies of `blockyard.core.replies`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from blockyard.core.config import GroupConfig
+from blockyard.core.extra_keys import ExtraKeyForm
+from blockyard.core.hash_chain import Hasher
+from blockyard.core.hashing import HashAlgorithm
+
+HexBytes = Annotated[bytes, BeforeValidator(lambda value: bytes.fromhex(value) if isinstance(value, str) else value)]
+"""Bytes that JSON carries as lower-case hex."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDescription:
+    """A pool's configuration as the server runs it, defaults filled in. See `blockyard.core.config`.
+
+    Attributes:
+        name: Under which it was created.
+        epoch: Rises when a worker lost what it had cached.
+        hash_block_size: Tokens that one block hash stands for.
+        hash_algorithm: What its clients hash with.
+        extra_key_form: ``tagged`` or ``bare``.
+        publish: ``on_commit`` or ``on_allocate``.
+    """
+
+    name: str
+    epoch: int
+    num_blocks: int
+    groups: Sequence[GroupConfig]
+    scheduler_block_size: int
+    hash_block_size: int
+    hash_algorithm: str
+    extra_key_form: str
+    publish: str
+    eviction: str = "lru"
+    enable_prefix_caching: bool = True
+    max_model_len: int | None = None
+    watermark_blocks: int = 0
+
+    def hasher(self, seed: str | None = None) -> Hasher:
+        """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""
+        return Hasher(
+            algorithm=HashAlgorithm(self.hash_algorithm),
+            block_size=self.hash_block_size,
+            seed=seed,
+            extra_key_form=ExtraKeyForm(self.extra_key_form),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hashed:
+    """Hashes of a sequence's full blocks, as a server computed them.
+
+    Attributes:
+        none_hash: What the first block's hash follows on.
+        block_hashes: One a full block.
+        extra_keys: Per block, what its hash depends on beside tokens; None for nothing.
+        event_extra_keys: The same as events carry it.
+        external_int64: The block hashes as events name them: the low 64 bits, unsigned.
+    """
+
+    none_hash: HexBytes
+    block_hashes: Sequence[HexBytes]
+    extra_keys: Sequence[Any]
+    event_extra_keys: Sequence[Any]
+    external_int64: Sequence[int]

@@ -1,0 +1,80 @@
+"""When to try again, and after which pause: decided here, without a clock or a socket.
+
+Pauses grow exponentially and are drawn with full jitter: uniformly between zero and the bound, so that
+clients which failed together do not return together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blockyard.client.errors import is_passing
+from blockyard.core.errors import BlockyardError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Bounds of the tries that one call makes.
+
+    Attributes:
+        max_attempts: Tries in all, at least 1; 1 means never again.
+        first_pause_s: Bound of the first pause; it doubles from try to try.
+        max_pause_s: Bound of any drawn pause. What a server asks for (``retry_after_ms``) comes on top.
+        max_total_s: No try starts later than this after the first.
+    """
+
+    max_attempts: int = 6
+    first_pause_s: float = 0.05
+    max_pause_s: float = 2.0
+    max_total_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that allow no try at all.
+
+        Raises:
+            ValueError: A bound is out of range.
+        """
+        if self.max_attempts < 1 or min(self.first_pause_s, self.max_pause_s, self.max_total_s) < 0:
+            raise ValueError("max_attempts is at least 1, and no time is negative")
+
+
+NO_RETRY = RetryPolicy(max_attempts=1)
+"""One try."""
+
+
+class Attempts:
+    """The tries of one call.
+
+    Args:
+        policy: Their bounds.
+        now_s: When the first try starts, on any steady clock.
+    """
+
+    __slots__ = ("_num_failed", "_policy", "_started_s")
+
+    def __init__(self, policy: RetryPolicy, now_s: float) -> None:
+        self._policy = policy
+        self._started_s = now_s
+        self._num_failed = 0
+
+    def pause_s(self, error: BlockyardError, now_s: float, draw: Callable[[], float]) -> float | None:
+        """How long to wait before the next try, after ``error`` ended this one.
+
+        Args:
+            error: Why the try failed.
+            now_s: The time, on the clock of the first.
+            draw: Gives a number from 0 to 1.
+
+        Returns:
+            Seconds, or None: do not try again.
+        """
+        self._num_failed += 1
+        if not is_passing(error) or self._num_failed >= self._policy.max_attempts:
+            return None
+        bound = min(self._policy.first_pause_s * 2 ** (self._num_failed - 1), self._policy.max_pause_s)
+        pause = _asked_s(error) + draw() * bound
+        return pause if now_s + pause <= self._started_s + self._policy.max_total_s else None
+
+
+def _asked_s(error: BlockyardError) -> float:
+    asked_ms = error.figures.get("retry_after_ms")
+    return max(asked_ms, 0) / 1000 if isinstance(asked_ms, (int, float)) else 0.0

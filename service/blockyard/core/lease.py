@@ -1,0 +1,69 @@
+"""Leases: who holds what, and until when."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from blockyard.core.ids import BlockId, LeaseId, SequenceId
+from blockyard.core.replies import Stepped
+from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.sequence import Sequence
+from blockyard.core.wire_value import decode_value, encode_value
+
+MAX_REMEMBERED_REPLIES = 256
+"""Idempotency keys that a lease remembers: more than a scheduler ever has in flight."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lease:
+    """A holder's claim; all of it comes back when the lease ends.
+
+    Attributes:
+        expires_at_ms: When it ends unless renewed, on the clock that commands are given.
+        sequences: Its live sequences, in the order of their admission.
+        raw_blocks: Blocks held without a sequence, in the order in which they were given.
+        replies: Outcomes of its calls by idempotency key.
+        last_step: The reply to its last step that had an id.
+    """
+
+    lease_id: LeaseId
+    holder: str
+    ttl_ms: int
+    expires_at_ms: int
+    sequences: dict[SequenceId, Sequence] = field(default_factory=dict)
+    raw_blocks: dict[BlockId, None] = field(default_factory=dict)
+    replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_REMEMBERED_REPLIES))
+    last_step: Stepped | None = None
+
+    @property
+    def num_blocks(self) -> int:
+        """Table entries and raw blocks that it holds; a block that two of its sequences share counts twice."""
+        entries = sum(len(table) - table.count(0) for s in self.sequences.values() for table in s.tables)
+        return entries + len(self.raw_blocks)
+
+    def to_state(self) -> dict[str, Any]:
+        """The lease as plain data."""
+        return {
+            "lease_id": self.lease_id,
+            "holder": self.holder,
+            "ttl_ms": self.ttl_ms,
+            "expires_at_ms": self.expires_at_ms,
+            "sequences": [sequence.to_state() for sequence in self.sequences.values()],
+            "raw_blocks": list(self.raw_blocks),
+            "replies": self.replies.to_state(),
+            "last_step": encode_value(self.last_step),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Lease":
+        """The lease that ``state`` was taken from."""
+        sequences = [Sequence.from_state(sequence) for sequence in state["sequences"]]
+        return cls(
+            lease_id=state["lease_id"],
+            holder=state["holder"],
+            ttl_ms=state["ttl_ms"],
+            expires_at_ms=state["expires_at_ms"],
+            sequences={sequence.sequence_id: sequence for sequence in sequences},
+            raw_blocks=dict.fromkeys(state["raw_blocks"]),
+            replies=ReplyMemory.from_state(state["replies"], MAX_REMEMBERED_REPLIES),
+            last_step=decode_value(state["last_step"]),
+        )

@@ -1,0 +1,416 @@
+"""A pool: blocks, their holders, and what they cache, as one deterministic state machine.
+
+`Pool.apply` is the only way to change one. It is synchronous and pure: no clock, randomness or I/O. The same
+commands with the same times give the same state, bit for bit. A refused command has changed nothing, except
+that a live lease it carries is renewed and that an extension may have dropped blocks behind its window.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from typing import Any, cast
+
+from blockyard.core import commands as ask
+from blockyard.core import replies as tell
+from blockyard.core.audit import Audit, audit
+from blockyard.core.block_store import BlockStore
+from blockyard.core.config import PoolConfig, config_from_state, config_to_state
+from blockyard.core.errors import (
+    BlockyardError,
+    DoubleFree,
+    InsufficientBlocks,
+    InvalidRequest,
+    LeaseExpired,
+    NotOwner,
+    SequenceNotFound,
+    StaleEpoch,
+)
+from blockyard.core.extra_keys import Extras
+from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId
+from blockyard.core.lease import Lease
+from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.sequence import Sequence
+from blockyard.core.sequences import Sequences, describe
+from blockyard.core.statistics import Counters, HitWindow, Statistics
+from blockyard.core.step import admit_sequence, plan_step
+
+MAX_REMEMBERED_REPLIES = 1024
+"""Idempotency keys of calls without a lease that a pool remembers."""
+
+SNAPSHOT_FORMAT = 1
+
+
+class Pool:
+    """All blocks free, nothing cached, epoch 1.
+
+    Args:
+        config: Its sizes and options.
+
+    Raises:
+        InvalidRequest: A group's kind is unknown or its sizes are wrong.
+    """
+
+    def __init__(self, config: PoolConfig) -> None:
+        self.config = config
+        self.epoch = 1
+        self.now_ms = 0
+        self.counters = Counters()
+        self.hits = HitWindow()
+        self.replies = ReplyMemory(MAX_REMEMBERED_REPLIES)
+        self.leases: dict[LeaseId, Lease] = {}
+        self.store = BlockStore(config.num_blocks, len(config.groups))
+        self.sequences = Sequences(config, self.store, self.counters, self.hits)
+        self.next_expiry_ms: int | None = None
+        """No lease expires before this time; None without leases."""
+
+    def apply(self, command: ask.Command, now_ms: int) -> tell.Reply:
+        """Do ``command`` at ``now_ms`` (ms since 1970; a time before the last one counts as the last one).
+
+        Returns:
+            The reply whose class belongs to the command's.
+
+        Raises:
+            BlockyardError: See `blockyard.core.errors`; the command has done nothing.
+        """
+        self.now_ms = max(self.now_ms, now_ms)
+        if not isinstance(command, ask.Idempotent):
+            return self._apply(command)
+        inner = command.command
+        memory = self.replies
+        if isinstance(inner, ask.LeaseCommand):
+            memory = self._renew(inner.lease_id).replies
+        reply = memory.recall(command.key, command.fingerprint)
+        if reply is not None:
+            return reply
+        try:
+            reply = self._apply(inner)
+        except BlockyardError as error:
+            memory.remember(command.key, command.fingerprint, error.again())
+            raise
+        memory.remember(command.key, command.fingerprint, reply)
+        return reply
+
+    def lookup(
+        self,
+        *,
+        num_tokens: int,
+        block_hashes: SequenceOf[BlockHash] = (),
+        token_ids: SequenceOf[int] = (),
+        extras: Extras | None = None,
+    ) -> tell.Found:
+        """The longest cached prefix of a prompt, found as for a new sequence. Changes nothing.
+
+        Raises:
+            InvalidRequest: ``num_tokens`` is below 1, or the content is not valid.
+        """
+        hit = self.sequences.find(num_tokens, block_hashes, token_ids, extras)
+        return tell.Found(epoch=self.epoch, num_cached_tokens=hit.num_tokens, block_ids=hit.block_ids)
+
+    def sequence(self, sequence_id: SequenceId) -> tell.SequenceState:
+        """A live sequence's tables and counts.
+
+        Raises:
+            SequenceNotFound: There is none of this id.
+        """
+        return tell.SequenceState(epoch=self.epoch, **describe(self._find(sequence_id)))
+
+    def statistics(self) -> Statistics:
+        """The figures of this moment."""
+        num_usable = self.config.num_blocks - 1
+        num_free = len(self.store.queue)
+        return Statistics(
+            epoch=self.epoch,
+            num_blocks=self.config.num_blocks,
+            num_free_blocks=num_free,
+            num_held_blocks=num_usable - num_free,
+            num_cached_blocks=self.store.num_cached_blocks,
+            usage=(num_usable - num_free) / num_usable if num_usable else 0.0,
+            hit_rate=self.hits.hit_rate,
+            num_sequences=len(self.sequences),
+            num_leases=len(self.leases),
+            counters={**self.counters.to_state(), "num_evicted_blocks": self.store.num_evicted_blocks},
+        )
+
+    def audit(self) -> Audit:
+        """Recount everything from the block tables; see `blockyard.core.audit`. O(blocks and table entries)."""
+        return audit(self)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state as plain data: numbers, strings, bytes, lists and dictionaries."""
+        return {
+            "format": SNAPSHOT_FORMAT,
+            "config": config_to_state(self.config),
+            "epoch": self.epoch,
+            "now_ms": self.now_ms,
+            "next_expiry_ms": self.next_expiry_ms,
+            "next_handle": self.sequences.next_handle,
+            "store": self.store.to_state(),
+            "leases": [lease.to_state() for lease in self.leases.values()],
+            "replies": self.replies.to_state(),
+            "counters": self.counters.to_state(),
+            "hits": self.hits.to_state(),
+        }
+
+    @classmethod
+    def restore(cls, snapshot: dict[str, Any]) -> "Pool":
+        """The pool that ``snapshot`` was taken of: it answers every further command alike.
+
+        Raises:
+            InvalidRequest: The snapshot is of another format.
+        """
+        if snapshot["format"] != SNAPSHOT_FORMAT:
+            raise InvalidRequest.of(
+                "format", f"this version reads format {SNAPSHOT_FORMAT}, not {snapshot['format']}"
+            )
+        pool = cls(config_from_state(snapshot["config"]))
+        pool.epoch = snapshot["epoch"]
+        pool.now_ms = snapshot["now_ms"]
+        pool.next_expiry_ms = snapshot["next_expiry_ms"]
+        pool.replies = ReplyMemory.from_state(snapshot["replies"], MAX_REMEMBERED_REPLIES)
+        pool.counters = Counters(**snapshot["counters"])
+        pool.hits = HitWindow.from_state(snapshot["hits"])
+        pool.store = BlockStore.from_state(snapshot["store"])
+        pool.sequences = Sequences(pool.config, pool.store, pool.counters, pool.hits)
+        pool.sequences.next_handle = snapshot["next_handle"]
+        leases = [Lease.from_state(lease) for lease in snapshot["leases"]]
+        pool.leases = {lease.lease_id: lease for lease in leases}
+        for lease in leases:
+            for sequence in lease.sequences.values():
+                pool.sequences.register(sequence)
+        return pool
+
+    def check_epoch(self, epoch: int | None) -> None:
+        """Refuse a caller whose ``epoch`` is not the pool's; None stands for a caller who does not care.
+
+        Raises:
+            StaleEpoch: It is another.
+        """
+        if epoch is not None and epoch != self.epoch:
+            raise StaleEpoch.of(self.epoch)
+
+    def _apply(self, command: ask.PoolCommand) -> tell.Reply:
+        lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
+        self.check_epoch(command.epoch)
+        handler = _HANDLERS[type(command)]
+        return handler(self, command) if lease is None else handler(self, command, lease)
+
+    # Leases
+
+    def _renew(self, lease_id: LeaseId) -> Lease:
+        lease = self.leases.get(lease_id)
+        if lease is None or lease.expires_at_ms <= self.now_ms:
+            raise LeaseExpired.of(lease_id)
+        lease.expires_at_ms = self.now_ms + lease.ttl_ms
+        return lease
+
+    def _create_lease(self, command: ask.CreateLease) -> tell.LeaseGranted:
+        if command.ttl_ms < 1:
+            raise InvalidRequest.of("ttl_ms", "must be at least 1")
+        if command.lease_id in self.leases:
+            raise InvalidRequest.of("lease_id", "is a lease's already")
+        lease = Lease(
+            lease_id=command.lease_id,
+            holder=command.holder,
+            ttl_ms=command.ttl_ms,
+            expires_at_ms=self.now_ms + command.ttl_ms,
+        )
+        self.leases[lease.lease_id] = lease
+        self.counters.num_created_leases += 1
+        if self.next_expiry_ms is None or lease.expires_at_ms < self.next_expiry_ms:
+            self.next_expiry_ms = lease.expires_at_ms
+        return self._granted(lease)
+
+    def _renew_lease(self, _: ask.RenewLease, lease: Lease) -> tell.LeaseGranted:
+        return self._granted(lease)
+
+    def _granted(self, lease: Lease) -> tell.LeaseGranted:
+        return tell.LeaseGranted(
+            epoch=self.epoch, lease_id=lease.lease_id, ttl_ms=lease.ttl_ms, expires_at_ms=lease.expires_at_ms
+        )
+
+    def _delete_lease(self, _: ask.DeleteLease, lease: Lease) -> tell.LeaseReleased:
+        num_sequences, num_blocks = self._end(lease)
+        return tell.LeaseReleased(
+            epoch=self.epoch, num_freed_sequences=num_sequences, num_freed_blocks=num_blocks
+        )
+
+    def _expire_leases(self, _: ask.ExpireLeases) -> tell.LeasesExpired:
+        expired = sorted(
+            (lease for lease in self.leases.values() if lease.expires_at_ms <= self.now_ms),
+            key=lambda lease: (lease.expires_at_ms, lease.lease_id),
+        )
+        freed = [self._end(lease) for lease in expired]
+        self.counters.num_expired_leases += len(expired)
+        self.next_expiry_ms = min((lease.expires_at_ms for lease in self.leases.values()), default=None)
+        return tell.LeasesExpired(
+            epoch=self.epoch,
+            lease_ids=[lease.lease_id for lease in expired],
+            num_freed_sequences=sum(num_sequences for num_sequences, _ in freed),
+            num_freed_blocks=sum(num_blocks for _, num_blocks in freed),
+        )
+
+    def _end(self, lease: Lease) -> tuple[int, int]:
+        """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
+        num_blocks = sum(self.sequences.free(sequence) for sequence in lease.sequences.values())
+        num_blocks += self.store.release(lease.raw_blocks)
+        del self.leases[lease.lease_id]
+        return len(lease.sequences), num_blocks
+
+    # Sequences
+
+    def _find(self, sequence_id: SequenceId, lease: Lease | None = None) -> Sequence:
+        """The live sequence of this id; with a lease, only if it is the lease's."""
+        sequence = self.sequences.get(sequence_id)
+        if sequence is None or (lease is not None and sequence.lease_id != lease.lease_id):
+            holder = "the lease holds" if lease is not None else "there is"
+            raise SequenceNotFound(f"{holder} no sequence {sequence_id!r}: allocate for it first")
+        return sequence
+
+    def _allocate(self, command: ask.Allocate, lease: Lease) -> tell.Allocated:
+        admission = command.admission
+        sequence = lease.sequences.get(admission.sequence_id)
+        content = self.sequences.check_admission(admission, sequence)
+        if sequence is None:
+            if command.num_computed_tokens is not None:
+                raise InvalidRequest.of("num_computed_tokens", "a new sequence has none: leave it out")
+            admitted = admit_sequence(admission, content, lease, self.sequences)
+            return self._allocated(
+                admitted.sequence, admitted.num_cached_tokens, admitted.num_new_tokens, admitted.block_ids
+            )
+        self.sequences.check_extension(
+            sequence, admission.num_tokens, command.num_computed_tokens, sequence.num_committed_tokens
+        )
+        num_new_tokens, appended = self.sequences.extend(
+            sequence,
+            num_tokens=admission.num_tokens,
+            num_computed_tokens=command.num_computed_tokens,
+            num_lookahead_tokens=admission.num_lookahead_tokens,
+            content=content,
+            max_new_tokens=admission.max_new_tokens,
+            full_sequence_must_fit=admission.full_sequence_must_fit,
+        )
+        return self._allocated(sequence.handle, None, num_new_tokens, appended)
+
+    def _allocated(
+        self, handle: Any, num_cached_tokens: int | None, num_new_tokens: int, block_ids: Any
+    ) -> tell.Allocated:
+        return tell.Allocated(
+            epoch=self.epoch,
+            sequence=handle,
+            num_cached_tokens=num_cached_tokens,
+            num_new_tokens=num_new_tokens,
+            block_ids=block_ids,
+            copies=[],
+            num_free_blocks=len(self.store.queue),
+        )
+
+    def _commit(self, command: ask.Commit, lease: Lease) -> tell.Committed:
+        sequence = self._find(command.sequence_id, lease)
+        self.sequences.check_commit(sequence, command.num_computed_tokens)
+        content = self.sequences.content(sequence, command.block_hashes, command.token_ids)
+        num_published = self.sequences.commit(sequence, command.num_computed_tokens, content)
+        return tell.Committed(
+            epoch=self.epoch,
+            num_computed_tokens=sequence.num_committed_tokens,
+            num_published_blocks=num_published,
+        )
+
+    def _free(self, command: ask.Free, lease: Lease) -> tell.Freed:
+        num_freed = 0
+        unknown = []
+        for sequence_id in command.sequence_ids:
+            sequence = lease.sequences.pop(sequence_id, None)
+            if sequence is None:
+                unknown.append(sequence_id)
+            else:
+                num_freed += self.sequences.free(sequence)
+        return tell.Freed(
+            epoch=self.epoch,
+            num_freed_blocks=num_freed,
+            num_free_blocks=len(self.store.queue),
+            unknown=unknown,
+        )
+
+    def _step(self, command: ask.Step, lease: Lease) -> tell.Stepped:
+        last = lease.last_step
+        if last is not None and last.step_id is not None and command.step_id is not None:
+            if command.step_id == last.step_id:
+                return last
+            if command.step_id < last.step_id:
+                raise InvalidRequest.of("step_id", f"must rise: the lease's last step was {last.step_id}")
+        planned = plan_step(command, lease, self.sequences)
+        extend, admit = planned.run(lease, self.sequences)
+        self.counters.num_steps += 1
+        reply = tell.Stepped(
+            epoch=self.epoch,
+            step_id=command.step_id,
+            extend=extend,
+            copies=[],
+            admit=admit,
+            num_free_blocks=len(self.store.queue),
+        )
+        if command.step_id is not None:
+            lease.last_step = reply
+        return reply
+
+    # Raw blocks
+
+    def _allocate_blocks(self, command: ask.AllocateBlocks, lease: Lease) -> tell.BlocksAllocated:
+        num_free = len(self.store.queue)
+        if command.num_blocks < 1:
+            raise InvalidRequest.of("num_blocks", "must be at least 1")
+        if command.num_blocks > num_free:
+            self.counters.num_refused_allocations += 1
+            raise InsufficientBlocks.of(command.num_blocks, num_free)
+        blocks = self.store.take(command.num_blocks)
+        lease.raw_blocks.update(dict.fromkeys(blocks))
+        return tell.BlocksAllocated(
+            epoch=self.epoch, block_ids=blocks, num_free_blocks=len(self.store.queue)
+        )
+
+    def _free_blocks(self, command: ask.FreeBlocks, lease: Lease) -> tell.BlocksFreed:
+        blocks, counts = command.block_ids, self.store.reference_counts
+        once = dict.fromkeys(blocks, 0)
+        for block in blocks:
+            once[block] += 1
+        twice = [
+            block
+            for block, times in once.items()
+            if times > 1 or (NULL_BLOCK < block < len(counts) and counts[block] == 0)
+        ]
+        if twice:
+            raise DoubleFree.of(twice)
+        foreign = [block for block in blocks if block not in lease.raw_blocks]
+        if foreign:
+            raise NotOwner.of(foreign)
+        for block in blocks:
+            del lease.raw_blocks[block]
+        num_freed = self.store.release(blocks)
+        return tell.BlocksFreed(
+            epoch=self.epoch, num_freed_blocks=num_freed, num_free_blocks=len(self.store.queue)
+        )
+
+    def _reset_prefix_cache(self, _: ask.ResetPrefixCache) -> tell.CacheReset:
+        ok = len(self.store.queue) == self.config.num_blocks - 1
+        if ok:
+            self.store.forget_all()
+            self.hits.clear()
+            self.counters.num_prefix_cache_resets += 1
+        return tell.CacheReset(epoch=self.epoch, ok=ok)
+
+
+_HANDLERS = cast(
+    "dict[type[ask.PoolCommand], Callable[..., tell.Reply]]",
+    {
+        ask.CreateLease: Pool._create_lease,
+        ask.RenewLease: Pool._renew_lease,
+        ask.DeleteLease: Pool._delete_lease,
+        ask.ExpireLeases: Pool._expire_leases,
+        ask.Allocate: Pool._allocate,
+        ask.Commit: Pool._commit,
+        ask.Free: Pool._free,
+        ask.Step: Pool._step,
+        ask.AllocateBlocks: Pool._allocate_blocks,
+        ask.FreeBlocks: Pool._free_blocks,
+        ask.ResetPrefixCache: Pool._reset_prefix_cache,
+    },
+)

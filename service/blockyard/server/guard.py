@@ -1,0 +1,150 @@
+"""Around every request: limits on bodies and on requests in flight, the request log, errors nobody caught.
+
+The body is read here, whole, before a route runs: a caller who sends slowly, hangs up or sends too much never
+gets as far as a pool.
+"""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
+from blockyard.server.media import render_error
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = structlog.get_logger("blockyard.request")
+
+RETRY_AFTER_MS = 100
+DRAIN_FACTOR = 8
+"""How many times the limit is read and thrown away, so that a caller who sends first and listens later
+gets the answer instead of a broken connection."""
+
+
+class ClientGone(Exception):  # noqa: N818 - an event, not an error
+    """The caller hung up before its body was complete."""
+
+
+def not_ready() -> NotReady:
+    """What is answered before the server's start is complete, and once its stop has begun."""
+    return NotReady("the server is starting or stopping: try again", {"retry_after_ms": RETRY_AFTER_MS})
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        app: The application.
+        max_body_bytes: Largest body.
+        max_requests_in_flight: Requests beyond these are answered ``overloaded``.
+        is_ready: Whether the server takes requests; health routes answer all the same.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_body_bytes: int,
+        max_requests_in_flight: int,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._max_requests_in_flight = max_requests_in_flight
+        self._is_ready = is_ready
+        self._num_in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter_ns()
+        status = 0
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._num_in_flight += 1
+        try:
+            self._refuse_if_busy(scope["path"])
+            body = await self._read_body(scope, receive)
+            await self._app(scope, _replay(body, receive), note_status)
+        except ClientGone:
+            log.info("client hung up", method=scope["method"], path=scope["path"])
+        except BlockyardError as error:
+            await render_error(error)(scope, receive, note_status)
+        finally:
+            self._num_in_flight -= 1
+            log.debug(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                duration_us=(time.perf_counter_ns() - started) // 1_000,
+            )
+
+    def _refuse_if_busy(self, path: str) -> None:
+        if path in ("/healthz", "/readyz"):
+            return
+        if not self._is_ready():
+            raise not_ready()
+        if self._num_in_flight > self._max_requests_in_flight:
+            raise Overloaded(
+                f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
+                {"retry_after_ms": RETRY_AFTER_MS},
+            )
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        """The request's body, whole.
+
+        Raises:
+            BodyTooLarge: It is over the limit; what was read is thrown away.
+            ClientGone: The caller hung up.
+        """
+        announced = _content_length(scope)
+        expects_go_ahead = any(name == b"expect" for name, _ in scope["headers"])
+        if announced > self._max_body_bytes and expects_go_ahead:
+            raise BodyTooLarge.of(self._max_body_bytes)
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            part = message.get("body", b"")
+            more = message.get("more_body", False)
+            size += len(part)
+            if size <= self._max_body_bytes:
+                parts.append(part)
+            else:
+                parts.clear()
+                if size > DRAIN_FACTOR * self._max_body_bytes:
+                    break
+        if size > self._max_body_bytes:
+            raise BodyTooLarge.of(self._max_body_bytes)
+        return b"".join(parts)
+
+
+def _content_length(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """What the application receives: the body in one message, then what comes after it."""
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def replayed() -> Message:
+        nonlocal first
+        if first is not None:
+            message, first = first, None
+            return message
+        return await receive()
+
+    return replayed

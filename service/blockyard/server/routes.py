@@ -1,0 +1,136 @@
+"""The routes that nobody waits for on a hot path: pools, reads, hashing, health. Ordinary FastAPI."""
+
+from typing import Annotated, Any
+
+from blockyard.core.audit import Audit
+from blockyard.core.config import config_to_state
+from blockyard.core.hash_chain import hash_tokens
+from blockyard.core.ids import SequenceId
+from blockyard.core.pool import Pool
+from blockyard.core.replies import SequenceState
+from blockyard.core.statistics import Statistics
+from blockyard.server.pools import Pools
+from blockyard.server.problems import PROBLEM_JSON
+from blockyard.server.schemas import HashBody, PoolConfigBody
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+
+PoolName = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="Letters, digits, '.', '_' and '-'.")
+]
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "Refused; `code` says why.", "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+}
+
+
+class PoolDescription(BaseModel):
+    """A pool's configuration with every default filled in. A secret hash seed is not shown."""
+
+    pool: str
+    epoch: int
+    num_blocks: int
+    groups: list[dict[str, Any]]
+    scheduler_block_size: int
+    hash_block_size: int
+    max_model_len: int | None
+    max_in_flight_tokens: int
+    enable_prefix_caching: bool
+    hash_algorithm: str
+    extra_key_form: str
+    publish: str
+    eviction: str
+    watermark_blocks: int
+
+    @classmethod
+    def of(cls, name: str, pool: Pool) -> "PoolDescription":
+        """``pool`` as it is known by ``name``."""
+        state = config_to_state(pool.config)
+        del state["hash_seed"]
+        state["groups"] = [{k: v for k, v in group.items() if v is not None} for group in state["groups"]]
+        return cls(pool=name, epoch=pool.epoch, **state)
+
+
+class PoolList(BaseModel):
+    """All pools, in the order of their making."""
+
+    pools: list[PoolDescription]
+
+
+class Hashes(BaseModel):
+    """What a prompt hashes to. One entry a full block, in hex where it is bytes."""
+
+    none_hash: str = Field(description="What stands for the parent of the first block.")
+    block_hashes: list[str]
+    extra_keys: list[list[Any] | None] = Field(description="What went into a hash beside its tokens and its parent.")
+    event_extra_keys: list[list[Any] | None] | None = Field(description="The same in the form of KV events.")
+    external_int64: list[int] = Field(description="The low 64 bits of each hash, unsigned.")
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+def api_routes(pools: Pools) -> APIRouter:
+    """The routes under ``/v1`` over ``pools``."""
+    router = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+    @router.put(
+        "/pools/{pool}",
+        tags=["pools"],
+        summary="Create a pool, or find that it stands with the same configuration.",
+        responses={201: {"model": PoolDescription}},
+    )
+    async def create_pool(pool: PoolName, body: PoolConfigBody, response: Response) -> PoolDescription:
+        made, is_new = pools.create(pool, body.config())
+        response.status_code = 201 if is_new else 200
+        return PoolDescription.of(pool, made)
+
+    @router.get("/pools", tags=["pools"], summary="All pools.")
+    async def list_pools() -> PoolList:
+        return PoolList(pools=[PoolDescription.of(name, pool) for name, pool in pools])
+
+    @router.get("/pools/{pool}", tags=["pools"], summary="A pool's configuration.")
+    async def describe_pool(pool: str) -> PoolDescription:
+        return PoolDescription.of(pool, pools.get(pool))
+
+    @router.delete("/pools/{pool}", tags=["pools"], summary="Delete a pool that nobody uses.")
+    async def delete_pool(
+        pool: str, force: Annotated[bool, Query(description="Even while blocks are held.")] = False
+    ) -> PoolDescription:
+        return PoolDescription.of(pool, pools.delete(pool, force=force))
+
+    @router.get("/pools/{pool}/stats", tags=["pools"], summary="A pool's figures.")
+    async def stats(pool: str) -> Statistics:
+        return pools.get(pool).statistics()
+
+    @router.get("/pools/{pool}/audit", tags=["pools"], summary="Recount a pool from its block tables.")
+    async def audit(pool: str) -> Audit:
+        return pools.get(pool).audit()
+
+    @router.get("/pools/{pool}/sequences/{sequence_id:path}", tags=["sequences"], summary="A live sequence.")
+    async def sequence(pool: str, sequence_id: str) -> SequenceState:
+        return pools.get(pool).sequence(SequenceId(sequence_id))
+
+    @router.post("/hash", tags=["hashing"], summary="Block hashes of tokens, as a pool would compute them.")
+    def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
+        hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
+        return Hashes(
+            none_hash=hashed.none_hash.hex(),
+            block_hashes=[block_hash.hex() for block_hash in hashed.block_hashes],
+            extra_keys=_plain(hashed.extra_keys),
+            event_extra_keys=_plain(hashed.event_extra_keys),
+            external_int64=list(hashed.external_int64),
+        )
+
+    return router
+
+
+def _plain(value: Any) -> Any:
+    """Extra keys for JSON: bytes as ``{"hex": ...}``."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,335 @@
+"""Request bodies: what may stand in them, in which range, and which command they become.
+
+Bodies are read strictly: unknown fields, numbers in quotes and fractions of tokens are errors.
+"""
+
+from typing import Annotated, Any, Literal
+
+from blockyard.core import commands as ask
+from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
+from blockyard.core.errors import InvalidRequest
+from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
+from blockyard.core.hash_chain import Hasher
+from blockyard.core.hashing import HashAlgorithm
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+MAX_COUNT = 2**48
+"""No count, size or time in a body is above this."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
+BlockHashField = Annotated[
+    bytes,
+    Field(min_length=1, max_length=64),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9a-f]{2}){1,64}$"}),
+]
+
+
+class Body(BaseModel):
+    """A request body. Bytes are hex in JSON."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, val_json_bytes="hex", frozen=True)
+
+
+class PoolBody(Body):
+    """A body about a pool."""
+
+    epoch: Count | None = Field(None, description="The pool's epoch as the caller knows it.")
+
+
+class LeaseBody(PoolBody):
+    """A body under a lease, which the call renews."""
+
+    lease_id: Annotated[str, Field(min_length=1, max_length=128)]
+
+    def base(self) -> dict[str, Any]:
+        """The fields that all commands under a lease share."""
+        return {"lease_id": LeaseId(self.lease_id), "epoch": self.epoch}
+
+
+class MmFeature(Body):
+    """A multimodal item in the prompt."""
+
+    offset: Count = Field(description="Position of its first token.")
+    length: PositiveCount = Field(description="Tokens that it takes up.")
+    identifier: Name = Field(description="What it is, such as a hash of its content.")
+
+
+class LoraAdapter(Body):
+    """The adapter that the tokens are computed with."""
+
+    name: Name
+    path: Annotated[str, Field(max_length=4096)]
+
+
+class ExtrasBody(Body):
+    """What the KV of tokens depends on beside the tokens."""
+
+    mm_features: list[MmFeature] = []
+    lora: LoraAdapter | None = None
+    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    prompt_embeds_float32: list[list[float]] | None = None
+
+    def extras(self) -> Extras | None:
+        """The extra keys, or None if none is given."""
+        if not self.mm_features and self.lora is None and self.cache_salt is None and self.prompt_embeds_float32 is None:
+            return None
+        return Extras(
+            mm_features=tuple(MultiModalFeature(f.offset, f.length, f.identifier) for f in self.mm_features),
+            lora=None if self.lora is None else Lora(self.lora.name, self.lora.path),
+            cache_salt=self.cache_salt,
+            prompt_embeds=None
+            if self.prompt_embeds_float32 is None
+            else PromptEmbeds.from_rows(self.prompt_embeds_float32),
+        )
+
+
+class ContentBody(ExtrasBody):
+    """A prompt's content: block hashes, or the tokens themselves and all that their KV depends on."""
+
+    block_hashes: list[BlockHashField] = Field([], description="Hashes not sent before, one a hash block.")
+    token_ids: list[TokenId] = Field([], description="Instead of hashes: tokens not sent before.")
+
+
+class HashBody(ExtrasBody):
+    """Tokens to hash."""
+
+    algorithm: Annotated[HashAlgorithm, Field(strict=False)]
+    seed: str | None = Field(None, description="None: the algorithm's default seed, where it has one.")
+    block_size: PositiveCount
+    extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
+    token_ids: list[TokenId]
+
+    def hasher(self) -> Hasher:
+        """The hasher that the body asks for.
+
+        Raises:
+            InvalidRequest: The algorithm needs a secret seed and none is given.
+        """
+        return Hasher(
+            algorithm=self.algorithm,
+            block_size=self.block_size,
+            seed=self.seed,
+            extra_key_form=self.extra_key_form,
+        )
+
+
+class Group(Body):
+    """Layers that share a block table."""
+
+    kind: Literal["full_attention", "sliding_window", "chunked_local_attention"]
+    block_size: PositiveCount = Field(description="Tokens a block.")
+    sliding_window: PositiveCount | None = Field(None, description="Tokens that a token sees, itself included.")
+    attention_chunk_size: PositiveCount | None = Field(None, description="Tokens a chunk.")
+
+
+class PoolConfigBody(Body):
+    """A pool to create: one full-attention group of ``block_size``, or several ``groups``."""
+
+    num_blocks: PositiveCount = Field(description="Blocks, the null block (id 0) included.")
+    block_size: PositiveCount | None = Field(None, description="Tokens a block, in place of groups.")
+    groups: Annotated[list[Group], Field(min_length=1, max_length=64)] | None = None
+    scheduler_block_size: PositiveCount | None = Field(
+        None, description="Tokens that hits are aligned to; default: the least common multiple of the block sizes."
+    )
+    hash_block_size: PositiveCount | None = Field(
+        None, description="Tokens a block hash stands for; default: the greatest common divisor of the block sizes."
+    )
+    max_model_len: PositiveCount | None = Field(None, description="Tokens of the longest sequence; default: no bound.")
+    max_in_flight_tokens: PositiveCount = Field(8192, description="Tokens of a sequence computed at once, at most.")
+    enable_prefix_caching: bool = True
+    hash_algorithm: Annotated[HashAlgorithm, Field(strict=False)] = HashAlgorithm.BLAKE2B
+    hash_seed: str | None = Field(None, description="Secret seed, for calls that send token_ids. Never shown again.")
+    extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
+    publish: Annotated[Publish, Field(strict=False)] = Publish.ON_COMMIT
+    eviction: Annotated[Eviction, Field(strict=False)] = Eviction.LRU
+    watermark_blocks: Count = Field(0, description="Blocks that admitting a new sequence leaves free.")
+
+    def config(self) -> PoolConfig:
+        """The pool's configuration with every default filled in.
+
+        Raises:
+            InvalidRequest: Sizes are missing or do not fit each other.
+        """
+        if (self.block_size is None) == (self.groups is None):
+            raise InvalidRequest.of("groups", "give either block_size, for one full-attention group, or groups")
+        groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
+        sizes = [group.block_size for group in groups]
+        options = self.model_dump(exclude={"block_size", "groups", "scheduler_block_size", "hash_block_size"})
+        return PoolConfig(
+            groups=tuple(GroupConfig(**group.model_dump()) for group in groups),
+            scheduler_block_size=self.scheduler_block_size or PoolConfig.default_scheduler_block_size(sizes),
+            hash_block_size=self.hash_block_size or PoolConfig.default_hash_block_size(sizes),
+            **options,
+        )
+
+
+class CreateLease(PoolBody):
+    """A lease to open."""
+
+    holder: Name = Field(description="Who holds it, for people: a host and a process, say.")
+    ttl_ms: Annotated[int, Field(ge=1, le=7 * 24 * 3600 * 1000)] = Field(description="Time that it lasts unless renewed.")
+
+
+class LookupBody(PoolBody, ContentBody):
+    """A prompt to look up."""
+
+    num_tokens: PositiveCount
+
+
+class AdmissionBody(ContentBody):
+    """A sequence that needs blocks."""
+
+    sequence_id: Name
+    num_tokens: PositiveCount = Field(description="Tokens that the sequence has in all.")
+    max_new_tokens: PositiveCount | None = Field(None, description="At most so many of them get slots now.")
+    num_lookahead_tokens: Count = Field(0, description="Slots beyond, for speculated tokens.")
+    full_sequence_must_fit: bool = Field(False, description="Refuse unless all num_tokens would fit.")
+    num_prompt_tokens: PositiveCount | None = Field(None, description="Of no effect on the kinds of group there are yet.")
+    num_encoder_tokens: Count | None = Field(None, description="Of no effect on the kinds of group there are yet.")
+    skip_prefix_cache: bool = False
+
+    def admission(self) -> ask.Admission:
+        """The same for the core."""
+        return ask.Admission(
+            sequence_id=SequenceId(self.sequence_id),
+            num_tokens=self.num_tokens,
+            max_new_tokens=self.max_new_tokens,
+            num_lookahead_tokens=self.num_lookahead_tokens,
+            block_hashes=self.block_hashes,
+            token_ids=self.token_ids,
+            extras=self.extras(),
+            full_sequence_must_fit=self.full_sequence_must_fit,
+            skip_prefix_cache=self.skip_prefix_cache,
+        )
+
+
+class AllocateBody(LeaseBody, AdmissionBody):
+    """Blocks for a new sequence, or more for one that the lease holds."""
+
+    num_computed_tokens: Count | None = Field(
+        None, description="Tokens computed, where speculated ones were rejected; default: what the server counts."
+    )
+
+    def command(self) -> ask.Allocate:
+        """The command."""
+        return ask.Allocate(
+            **self.base(), admission=self.admission(), num_computed_tokens=self.num_computed_tokens
+        )
+
+
+class CommitBody(LeaseBody):
+    """Tokens whose KV is written."""
+
+    sequence_id: Name
+    num_computed_tokens: Count
+    block_hashes: list[BlockHashField] = []
+    token_ids: list[TokenId] = []
+
+    def command(self) -> ask.Commit:
+        """The command."""
+        return ask.Commit(
+            **self.base(),
+            sequence_id=SequenceId(self.sequence_id),
+            num_computed_tokens=self.num_computed_tokens,
+            block_hashes=self.block_hashes,
+            token_ids=self.token_ids,
+        )
+
+
+class FreeBody(LeaseBody):
+    """Sequences to free."""
+
+    sequence_ids: list[Name]
+
+    def command(self) -> ask.Free:
+        """The command."""
+        return ask.Free(**self.base(), sequence_ids=[SequenceId(name) for name in self.sequence_ids])
+
+
+class StepCommitBody(Body):
+    """Columns: sequences by handle, and how many of their tokens are written."""
+
+    sequences: list[int]
+    num_computed_tokens: list[Count]
+
+
+class StepFreeBody(Body):
+    """Sequences to free, by handle."""
+
+    sequences: list[int]
+
+
+class StepExtendBody(Body):
+    """Columns: sequences by handle, and the tokens that each has to have slots for."""
+
+    sequences: list[int]
+    num_tokens: list[PositiveCount]
+    num_computed_tokens: list[Count] | None = Field(
+        None, description="Tokens computed, where speculated ones were rejected; default: what the server counts."
+    )
+    num_lookahead_tokens: Count = 0
+    block_hashes: dict[int, list[BlockHashField]] = {}
+    token_ids: dict[int, list[TokenId]] = {}
+
+
+class StepBody(LeaseBody):
+    """One scheduler step: commit, then free, then extend, then admit."""
+
+    step_id: Count | None = Field(None, description="Rises from step to step; the last one repeated gets its reply again.")
+    commit: StepCommitBody | None = None
+    free: StepFreeBody | None = None
+    extend: StepExtendBody | None = None
+    admit: list[AdmissionBody] = []
+
+    def command(self) -> ask.Step:
+        """The command. Handles are plain integers on the wire, and pass as they are."""
+        commit, free, extend = self.commit, self.free, self.extend
+        return ask.Step(
+            **self.base(),
+            step_id=self.step_id,
+            commit=ask.StepCommit(
+                sequences=_handles(commit.sequences), num_computed_tokens=commit.num_computed_tokens
+            )
+            if commit
+            else ask.StepCommit(),
+            free=_handles(free.sequences) if free else (),
+            extend=ask.StepExtend(
+                sequences=_handles(extend.sequences),
+                num_tokens=extend.num_tokens,
+                num_computed_tokens=extend.num_computed_tokens,
+                num_lookahead_tokens=extend.num_lookahead_tokens,
+                block_hashes={SequenceHandle(key): value for key, value in extend.block_hashes.items()},
+                token_ids={SequenceHandle(key): value for key, value in extend.token_ids.items()},
+            )
+            if extend
+            else ask.StepExtend(),
+            admit=[admission.admission() for admission in self.admit],
+        )
+
+
+class AllocateBlocksBody(LeaseBody):
+    """Blocks to hold without a sequence."""
+
+    num_blocks: PositiveCount
+
+    def command(self) -> ask.AllocateBlocks:
+        """The command."""
+        return ask.AllocateBlocks(**self.base(), num_blocks=self.num_blocks)
+
+
+class FreeBlocksBody(LeaseBody):
+    """Blocks to give back."""
+
+    block_ids: list[Annotated[int, Field(ge=0, le=2**31 - 1)]]
+
+    def command(self) -> ask.FreeBlocks:
+        """The command."""
+        return ask.FreeBlocks(**self.base(), block_ids=self.block_ids)
+
+
+def _handles(column: list[int]) -> list[SequenceHandle]:
+    return column  # type: ignore[return-value]  # a NewType of int: no need to copy the column

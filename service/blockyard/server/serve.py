@@ -1,0 +1,57 @@
+"""Running the server: one process, one event loop, a clean end."""
+
+import signal
+import socket
+from types import FrameType
+
+import structlog
+import uvicorn
+from blockyard.server import logs
+from blockyard.server.app import create_app
+from blockyard.server.settings import Settings
+
+log = structlog.get_logger("blockyard.server")
+
+KEEP_ALIVE_S = 120
+"""How long an idle connection stays open: a scheduler between two bursts need not connect again."""
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
+            log.info("ready", url=url)
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT, let requests in flight end, and return the exit status."""
+    logs.configure(settings.log_level, settings.log_format)
+    config = uvicorn.Config(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+        ws="none",
+    )
+    server = _Server(config)
+    # uvicorn raises the signal that ended it once more, for whoever was to handle it before: nobody.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ignore)
+    server.run()
+    if not server.started:
+        return 1
+    log.info("stopped")
+    return 0
+
+
+def _ignore(_signum: int, _frame: FrameType | None) -> None:
+    pass
