@@ -56,7 +56,9 @@ def audit(pool: "Pool") -> Audit:
     ]
     num_held = len(named)
     if len(free) + num_held + 1 != pool.config.num_blocks:
-        problems.append(f"{len(free)} free, {num_held} held and 1 null are not {pool.config.num_blocks} blocks")
+        problems.append(
+            f"{len(free)} free, {num_held} held and 1 null are not {pool.config.num_blocks} blocks"
+        )
     return Audit(
         epoch=pool.epoch,
         ok=not problems,
@@ -154,7 +156,9 @@ def _index_problems(pool: "Pool") -> list[str]:
                 if store.hashes[block] != block_hash or store.groups[block] != group
             ]
     cached = {block for block, block_hash in enumerate(store.hashes) if block_hash is not None}
-    problems += [f"block {block} carries a hash that the index does not know" for block in cached - set(indexed)]
+    problems += [
+        f"block {block} carries a hash that the index does not know" for block in cached - set(indexed)
+    ]
     problems += [f"block {block} is indexed {times} times" for block, times in indexed.items() if times > 1]
     if len(cached) != store.num_cached_blocks:
         problems.append(f"{len(cached)} blocks are cached, {store.num_cached_blocks} counted")

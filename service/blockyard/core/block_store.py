@@ -66,7 +66,7 @@ class BlockStore:
         return blocks
 
     def touch(self, blocks: Iterable[BlockId]) -> None:
-        """Hold ``blocks`` once more, taking those out of the free queue that stand in it. Nulls are passed over."""
+        """Hold ``blocks`` once more; those in the free queue leave it. Nulls are passed over."""
         counts = self.reference_counts
         for block in blocks:
             if block == NULL_BLOCK:

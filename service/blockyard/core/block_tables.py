@@ -46,7 +46,13 @@ class BlockTables:
         return self._lookup.no_hit()
 
     def admit(
-        self, sequence: Sequence, hit: Hit, *, num_new_tokens: int, num_lookahead_tokens: int, must_fit_tokens: int
+        self,
+        sequence: Sequence,
+        hit: Hit,
+        *,
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        must_fit_tokens: int,
     ) -> None:
         """Fill a new sequence's tables with ``hit`` and with blocks for ``num_new_tokens`` more tokens.
 
@@ -135,7 +141,7 @@ class BlockTables:
         return num_published
 
     def free(self, sequence: Sequence) -> int:
-        """Take back all blocks of ``sequence``, group by group, its tail first. Returns how many became free."""
+        """Take back all blocks of ``sequence``, group by group, tail first; returns how many became free."""
         return sum(self._store.release(reversed(table)) for table in sequence.tables)
 
     def _num_slots(self, num_tokens: int) -> int:
@@ -178,12 +184,12 @@ class BlockTables:
         for kind, table in zip(self._kinds, sequence.tables, strict=True):
             num_missing = kind.num_blocks(num_slots) - len(table)
             blocks = self._store.take(num_missing) if num_missing > 0 else []
-            table += blocks
+            table.extend(blocks)
             appended.append(blocks)
         return appended
 
     def _drop_skipped(self, sequence: Sequence, num_computed_tokens: int) -> None:
-        """Replace the blocks that are needed no more by nulls, from the last one back to the null before them.
+        """Replace blocks that are needed no more by nulls, from the last one back to the null before them.
 
         Where blocks are published on commit, tokens that are not committed may still be written by a
         worker: what these look at stays.

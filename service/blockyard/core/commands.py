@@ -31,7 +31,7 @@ class LeaseCommand(PoolCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateLease(PoolCommand):
-    """Open a lease. ``lease_id`` must be new to the pool (callers draw it at random); ``ttl_ms`` is above 0."""
+    """Open a lease of ``ttl_ms`` (at least 1). ``lease_id`` is new to the pool: callers draw it at random."""
 
     lease_id: LeaseId
     holder: str

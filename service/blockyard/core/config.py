@@ -124,9 +124,9 @@ class PoolConfig:
 def config_to_state(config: PoolConfig) -> dict[str, Any]:
     """``config`` as plain data."""
     state = asdict(config)
-    return {
-        name: value.value if isinstance(value, StrEnum) else value for name, value in state.items()
-    } | {"groups": list(state["groups"])}
+    return {name: value.value if isinstance(value, StrEnum) else value for name, value in state.items()} | {
+        "groups": list(state["groups"])
+    }
 
 
 def config_from_state(state: dict[str, Any]) -> PoolConfig:

@@ -139,7 +139,7 @@ class DoubleFree(BlockyardError):
     def of(cls, block_ids: Sequence[int]) -> "DoubleFree":
         """``block_ids`` are those at fault."""
         return cls(
-            f"{len(block_ids)} of the named blocks stand in the list twice or are free already; nothing was freed",
+            f"{len(block_ids)} of the named blocks are named twice or free already; nothing was freed",
             {"block_ids": list(block_ids)},
         )
 
@@ -168,7 +168,9 @@ class LeaseExpired(BlockyardError):
     @classmethod
     def of(cls, lease_id: str) -> "LeaseExpired":
         """``lease_id`` holds nothing any more."""
-        return cls(f"lease {lease_id!r} has expired and holds nothing: create a new one, start your sequences again")
+        return cls(
+            f"lease {lease_id!r} has expired and holds nothing: create a new one, start your sequences again"
+        )
 
 
 class BodyTooLarge(BlockyardError):
@@ -181,7 +183,7 @@ class BodyTooLarge(BlockyardError):
     def of(cls, max_body_bytes: int) -> "BodyTooLarge":
         """``max_body_bytes`` is the server's limit."""
         return cls(
-            f"the body is over {max_body_bytes} bytes: split the call, or raise the server's --max-body-bytes",
+            f"the body is over {max_body_bytes} bytes: split the call, or raise --max-body-bytes",
             {"max_body_bytes": max_body_bytes},
         )
 

@@ -34,12 +34,6 @@ class Lease:
     replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_REMEMBERED_REPLIES))
     last_step: Stepped | None = None
 
-    @property
-    def num_blocks(self) -> int:
-        """Table entries and raw blocks that it holds; a block that two of its sequences share counts twice."""
-        entries = sum(len(table) - table.count(0) for s in self.sequences.values() for table in s.tables)
-        return entries + len(self.raw_blocks)
-
     def to_state(self) -> dict[str, Any]:
         """The lease as plain data."""
         return {

@@ -7,13 +7,13 @@ that a live lease it carries is renewed and that an extension may have dropped b
 
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from typing import Any, cast
+from typing import Any, ClassVar
 
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
 from blockyard.core.audit import Audit, audit
 from blockyard.core.block_store import BlockStore
-from blockyard.core.config import PoolConfig, config_from_state, config_to_state
+from blockyard.core.config import PoolConfig
 from blockyard.core.errors import (
     BlockyardError,
     DoubleFree,
@@ -30,13 +30,12 @@ from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences, describe
+from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import admit_sequence, plan_step
 
 MAX_REMEMBERED_REPLIES = 1024
 """Idempotency keys of calls without a lease that a pool remembers."""
-
-SNAPSHOT_FORMAT = 1
 
 
 class Pool:
@@ -131,52 +130,21 @@ class Pool:
         )
 
     def audit(self) -> Audit:
-        """Recount everything from the block tables; see `blockyard.core.audit`. O(blocks and table entries)."""
+        """Recount everything from the block tables, in time linear in these; see `blockyard.core.audit`."""
         return audit(self)
 
     def snapshot(self) -> dict[str, Any]:
-        """The whole state as plain data: numbers, strings, bytes, lists and dictionaries."""
-        return {
-            "format": SNAPSHOT_FORMAT,
-            "config": config_to_state(self.config),
-            "epoch": self.epoch,
-            "now_ms": self.now_ms,
-            "next_expiry_ms": self.next_expiry_ms,
-            "next_handle": self.sequences.next_handle,
-            "store": self.store.to_state(),
-            "leases": [lease.to_state() for lease in self.leases.values()],
-            "replies": self.replies.to_state(),
-            "counters": self.counters.to_state(),
-            "hits": self.hits.to_state(),
-        }
+        """The whole state as plain data; see `blockyard.core.snapshot`."""
+        return take_snapshot(self)
 
     @classmethod
-    def restore(cls, snapshot: dict[str, Any]) -> "Pool":
-        """The pool that ``snapshot`` was taken of: it answers every further command alike.
+    def restore(cls, state: dict[str, Any]) -> "Pool":
+        """The pool that ``state`` was taken of by `snapshot`: it answers every further command alike.
 
         Raises:
             InvalidRequest: The snapshot is of another format.
         """
-        if snapshot["format"] != SNAPSHOT_FORMAT:
-            raise InvalidRequest.of(
-                "format", f"this version reads format {SNAPSHOT_FORMAT}, not {snapshot['format']}"
-            )
-        pool = cls(config_from_state(snapshot["config"]))
-        pool.epoch = snapshot["epoch"]
-        pool.now_ms = snapshot["now_ms"]
-        pool.next_expiry_ms = snapshot["next_expiry_ms"]
-        pool.replies = ReplyMemory.from_state(snapshot["replies"], MAX_REMEMBERED_REPLIES)
-        pool.counters = Counters(**snapshot["counters"])
-        pool.hits = HitWindow.from_state(snapshot["hits"])
-        pool.store = BlockStore.from_state(snapshot["store"])
-        pool.sequences = Sequences(pool.config, pool.store, pool.counters, pool.hits)
-        pool.sequences.next_handle = snapshot["next_handle"]
-        leases = [Lease.from_state(lease) for lease in snapshot["leases"]]
-        pool.leases = {lease.lease_id: lease for lease in leases}
-        for lease in leases:
-            for sequence in lease.sequences.values():
-                pool.sequences.register(sequence)
-        return pool
+        return restore_snapshot(cls, state)
 
     def check_epoch(self, epoch: int | None) -> None:
         """Refuse a caller whose ``epoch`` is not the pool's; None stands for a caller who does not care.
@@ -190,7 +158,7 @@ class Pool:
     def _apply(self, command: ask.PoolCommand) -> tell.Reply:
         lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
         self.check_epoch(command.epoch)
-        handler = _HANDLERS[type(command)]
+        handler = self._HANDLERS[type(command)]
         return handler(self, command) if lease is None else handler(self, command, lease)
 
     # Leases
@@ -363,9 +331,7 @@ class Pool:
             raise InsufficientBlocks.of(command.num_blocks, num_free)
         blocks = self.store.take(command.num_blocks)
         lease.raw_blocks.update(dict.fromkeys(blocks))
-        return tell.BlocksAllocated(
-            epoch=self.epoch, block_ids=blocks, num_free_blocks=len(self.store.queue)
-        )
+        return tell.BlocksAllocated(epoch=self.epoch, block_ids=blocks, num_free_blocks=len(self.store.queue))
 
     def _free_blocks(self, command: ask.FreeBlocks, lease: Lease) -> tell.BlocksFreed:
         blocks, counts = command.block_ids, self.store.reference_counts
@@ -397,20 +363,16 @@ class Pool:
             self.counters.num_prefix_cache_resets += 1
         return tell.CacheReset(epoch=self.epoch, ok=ok)
 
-
-_HANDLERS = cast(
-    "dict[type[ask.PoolCommand], Callable[..., tell.Reply]]",
-    {
-        ask.CreateLease: Pool._create_lease,
-        ask.RenewLease: Pool._renew_lease,
-        ask.DeleteLease: Pool._delete_lease,
-        ask.ExpireLeases: Pool._expire_leases,
-        ask.Allocate: Pool._allocate,
-        ask.Commit: Pool._commit,
-        ask.Free: Pool._free,
-        ask.Step: Pool._step,
-        ask.AllocateBlocks: Pool._allocate_blocks,
-        ask.FreeBlocks: Pool._free_blocks,
-        ask.ResetPrefixCache: Pool._reset_prefix_cache,
-    },
-)
+    _HANDLERS: ClassVar[dict[type[ask.PoolCommand], Callable[..., tell.Reply]]] = {
+        ask.CreateLease: _create_lease,
+        ask.RenewLease: _renew_lease,
+        ask.DeleteLease: _delete_lease,
+        ask.ExpireLeases: _expire_leases,
+        ask.Allocate: _allocate,
+        ask.Commit: _commit,
+        ask.Free: _free,
+        ask.Step: _step,
+        ask.AllocateBlocks: _allocate_blocks,
+        ask.FreeBlocks: _free_blocks,
+        ask.ResetPrefixCache: _reset_prefix_cache,
+    }

@@ -75,6 +75,4 @@ class PrefixIndex:
 
     def shared(self) -> list[list[BlockId]]:
         """The blocks of every hash key that has several, in the order of their registration."""
-        return [
-            list(entry) for table in self._tables for entry in table.values() if isinstance(entry, dict)
-        ]
+        return [list(entry) for table in self._tables for entry in table.values() if isinstance(entry, dict)]

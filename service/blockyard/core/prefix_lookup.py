@@ -52,7 +52,10 @@ class PrefixLookup:
             return self.no_hit()
         searches = [
             HitSearch(
-                index, groups, coarser_view(block_hashes, kind.block_size // self._hash_block_size), self._alignment
+                index,
+                groups,
+                coarser_view(block_hashes, kind.block_size // self._hash_block_size),
+                self._alignment,
             )
             for kind, groups in self._sets
         ]

@@ -87,7 +87,7 @@ class Freed(Reply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExtended:
-    """``sequences`` that got their slots with the ``block_ids`` appended, per sequence and group; and those that did not."""
+    """``sequences`` that got slots, with the ``block_ids`` appended per group; and those that did not."""
 
     sequences: Sequence[SequenceHandle]
     block_ids: Sequence[Sequence[Sequence[BlockId]]]

@@ -10,10 +10,10 @@ from blockyard.core.wire_value import decode_value, encode_value
 class ReplyMemory:
     """The last ``max_replies`` outcomes; the oldest is forgotten first."""
 
-    __slots__ = ("_max_replies", "_outcomes")
+    __slots__ = ("_outcomes", "max_replies")
 
     def __init__(self, max_replies: int) -> None:
-        self._max_replies = max_replies
+        self.max_replies = max_replies
         self._outcomes: dict[str, tuple[bytes, Reply | BlockyardError]] = {}
 
     def recall(self, key: str, fingerprint: bytes) -> Reply | None:
@@ -28,14 +28,16 @@ class ReplyMemory:
             return None
         first_fingerprint, outcome = known
         if first_fingerprint != fingerprint:
-            raise InvalidRequest.of("Idempotency-Key", "was used for another request: draw a new key for each")
+            raise InvalidRequest.of(
+                "Idempotency-Key", "was used for another request: draw a new key for each"
+            )
         if isinstance(outcome, BlockyardError):
             raise outcome.again()
         return outcome
 
     def remember(self, key: str, fingerprint: bytes, outcome: Reply | BlockyardError) -> None:
         """Keep ``outcome`` for repeats."""
-        if len(self._outcomes) >= self._max_replies:
+        if len(self._outcomes) >= self.max_replies:
             del self._outcomes[next(iter(self._outcomes))]
         self._outcomes[key] = (fingerprint, outcome)
 

@@ -15,7 +15,7 @@ class Sequence:
 
     Attributes:
         tables: Per group, the block at each position; null where it was dropped. Only ever appended to.
-        num_published_blocks: Per group, the leading blocks that are done with publishing: hits, nulls, its own.
+        num_published_blocks: Per group, leading blocks that need no publishing any more.
         num_tokens: Tokens that it had when its scheduler last spoke of it.
         num_computed_tokens: Tokens that are cached or were granted slots.
         num_committed_tokens: Tokens whose KV is known to be written.

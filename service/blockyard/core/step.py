@@ -56,7 +56,7 @@ class PlannedStep:
 
     def _run_extends(self, sequences: Sequences) -> StepExtended:
         columns = self.step.extend
-        computed = columns.num_computed_tokens or [None] * len(self.extends)
+        computed: SequenceOf[int | None] = columns.num_computed_tokens or [None] * len(self.extends)
         granted, block_ids, insufficient = [], [], []
         for sequence, num_tokens, num_computed_tokens, content in zip(
             self.extends, columns.num_tokens, computed, self.contents, strict=True
@@ -171,9 +171,7 @@ def _plan_admissions(
     return contents
 
 
-def _admit(
-    admission: Admission, content: Content, lease: Lease, sequences: Sequences
-) -> Admitted | Refused:
+def _admit(admission: Admission, content: Content, lease: Lease, sequences: Sequences) -> Admitted | Refused:
     try:
         return admit_sequence(admission, content, lease, sequences)
     except InsufficientBlocks as error:

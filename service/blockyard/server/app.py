@@ -6,6 +6,11 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version
 
 import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
 from blockyard.core.errors import BlockyardError
 from blockyard.server import openapi
 from blockyard.server.clock import Clock
@@ -16,10 +21,6 @@ from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_JSON, http_problem, invalid_fields
 from blockyard.server.routes import Health, api_routes
 from blockyard.server.settings import Settings
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi_offline import FastAPIOffline
-from starlette.exceptions import HTTPException
 
 log = structlog.get_logger("blockyard.server")
 
@@ -114,17 +115,17 @@ async def _expire_leases(pools: Pools, clock: Clock) -> None:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, BlockyardError)  # noqa: S101 - that is what it is registered for
+    assert isinstance(error, BlockyardError)
     return render_error(error)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - likewise
+    assert isinstance(error, RequestValidationError)
     return render_error(invalid_fields([{**found, "loc": found["loc"][1:]} for found in error.errors()]))
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - likewise
+    assert isinstance(error, HTTPException)
     response = render(http_problem(error.status_code, str(error.detail)), status=error.status_code)
     response.headers["content-type"] = PROBLEM_JSON
     response.headers.update(error.headers or {})

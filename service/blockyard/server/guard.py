@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 
 import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
 from blockyard.server.media import render_error
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger("blockyard.request")
 
@@ -20,7 +21,7 @@ DRAIN_FACTOR = 8
 gets the answer instead of a broken connection."""
 
 
-class ClientGone(Exception):  # noqa: N818 - an event, not an error
+class ClientGone(Exception):
     """The caller hung up before its body was complete."""
 
 

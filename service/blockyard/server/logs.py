@@ -20,7 +20,9 @@ def configure(level: str, log_format: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks if log_format == "json" else structlog.processors.format_exc_info,
+            structlog.processors.dict_tracebacks
+            if log_format == "json"
+            else structlog.processors.format_exc_info,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

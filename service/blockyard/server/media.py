@@ -4,12 +4,13 @@ from typing import Any, Generic, TypeVar
 
 import ormsgpack
 import pydantic_core
-from blockyard.core.errors import BlockyardError, InvalidRequest
-from blockyard.server.problems import PROBLEM_JSON, STATUS, invalid_body, problem
-from blockyard.server.schemas import Body
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import Headers
 from starlette.responses import Response
+
+from blockyard.core.errors import BlockyardError, InvalidRequest
+from blockyard.server.problems import PROBLEM_JSON, STATUS, invalid_body, problem
+from blockyard.server.schemas import Body
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from blockyard.server.media import JSON, MSGPACK
-from blockyard.server.pool_calls import POOL_CALLS, PoolCall
-from blockyard.server.problems import PROBLEM_JSON, Problem
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
+
+from blockyard.server.media import JSON, MSGPACK
+from blockyard.server.pool_calls import POOL_CALLS, PoolCall
+from blockyard.server.problems import PROBLEM_JSON, Problem
 
 _REF = "#/components/schemas/{model}"
 
@@ -16,7 +17,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The document for ``app``, made once."""
     if app.openapi_schema is None:
         document = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
         )
         _add_pool_calls(document)
         app.openapi_schema = document
@@ -39,7 +44,7 @@ def _add_pool_calls(document: dict[str, Any]) -> None:
 
 def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
     media = [JSON, MSGPACK] if call.msgpack else [JSON]
-    parameters = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in ("pool", "lease_id")
         if f"{{{name}}}" in f"{{pool}}{call.path}"
@@ -57,12 +62,20 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
     return {
         "tags": [_tag(call)],
         "summary": call.summary,
-        "operationId": call.path.strip("/").replace("/", "_").replace("{lease_id}", "one") + "_" + call.method.lower(),
+        "operationId": call.path.strip("/").replace("/", "_").replace("{lease_id}", "one")
+        + "_"
+        + call.method.lower(),
         "parameters": parameters,
         "requestBody": {"required": True, "content": {name: {"schema": body} for name in media}},
         "responses": {
-            str(call.status): {"description": "Done.", "content": {name: {"schema": reply} for name in media}},
-            "4XX": {"description": "Refused; `code` says why.", "content": {PROBLEM_JSON: {"schema": {"$ref": _REF.format(model="Problem")}}}},
+            str(call.status): {
+                "description": "Done.",
+                "content": {name: {"schema": reply} for name in media},
+            },
+            "4XX": {
+                "description": "Refused; `code` says why.",
+                "content": {PROBLEM_JSON: {"schema": {"$ref": _REF.format(model="Problem")}}},
+            },
         },
     }
 

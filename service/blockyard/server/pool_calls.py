@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import xxhash
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
 from blockyard.core.errors import InvalidRequest
@@ -19,9 +23,6 @@ from blockyard.server import schemas
 from blockyard.server.clock import Clock
 from blockyard.server.media import BodyReader, render, wants_msgpack
 from blockyard.server.pools import Pools
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 MAX_KEY_LENGTH = 256
 
@@ -179,14 +180,14 @@ def _endpoint(call: PoolCall, pools: Pools, clock: Clock) -> Callable[[Request],
         raw = await request.body()
         body = reader.read(raw or b"{}" if body_is_optional else raw, headers.get("content-type"))
         pool = pools.get(request.path_params["pool"])
+        reply: tell.Reply
         if make_command is None:
             reply = _lookup(pool, cast("schemas.LookupBody", body))
         else:
-            command: ask.Command = make_command(body, request.path_params)
+            command = make_command(body, request.path_params)
             key = headers.get("idempotency-key")
-            if key is not None:
-                command = _once(key, request.scope["path"], raw, command)
-            reply = pool.apply(command, clock.now_ms())
+            once = command if key is None else _once(key, request.scope["path"], raw, command)
+            reply = pool.apply(once, clock.now_ms())
         return render(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
 
     endpoint.__name__ = call.path.strip("/").replace("/", "_")

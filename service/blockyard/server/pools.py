@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from blockyard.core.config import PoolConfig
 from blockyard.core.commands import ExpireLeases
+from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InvalidRequest, PoolExists, PoolInUse, PoolNotFound
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired
@@ -41,11 +41,14 @@ class Pools:
         known = self._pools.get(name)
         if known is not None:
             if known.config != config:
-                raise PoolExists(f"pool {name!r} has another configuration: delete it first, or choose another name")
+                raise PoolExists(
+                    f"pool {name!r} has another configuration: delete it first, or choose another name"
+                )
             return known, False
         if config.num_blocks > self._max_pool_blocks:
             raise InvalidRequest.of(
-                "num_blocks", f"this server makes pools of at most {self._max_pool_blocks} blocks (--max-pool-blocks)"
+                "num_blocks",
+                f"this server makes pools of at most {self._max_pool_blocks} blocks (--max-pool-blocks)",
             )
         if len(self._pools) >= self._max_pools:
             raise InvalidRequest.of(
@@ -64,7 +67,9 @@ class Pools:
         pool = self.get(name)
         num_held = pool.statistics().num_held_blocks
         if num_held and not force:
-            raise PoolInUse(f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true")
+            raise PoolInUse(
+                f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"
+            )
         return self._pools.pop(name)
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:

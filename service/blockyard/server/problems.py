@@ -3,6 +3,8 @@
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from blockyard.core.errors import (
     BlockyardError,
     BodyTooLarge,
@@ -20,7 +22,6 @@ from blockyard.core.errors import (
     SequenceNotFound,
     StaleEpoch,
 )
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 STATUS: dict[type[BlockyardError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -75,7 +76,9 @@ def http_problem(status: int, detail: str, code: str | None = None) -> dict[str,
 
 def invalid_body(error: ValidationError) -> InvalidRequest:
     """What pydantic found wrong in a body, by field."""
-    return invalid_fields([dict(found) for found in error.errors(include_url=False, include_context=False, include_input=False)])
+    return invalid_fields(
+        [dict(found) for found in error.errors(include_url=False, include_context=False, include_input=False)]
+    )
 
 
 def invalid_fields(found: list[dict[str, Any]]) -> InvalidRequest:

@@ -2,6 +2,9 @@
 
 from typing import Annotated, Any
 
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+
 from blockyard.core.audit import Audit
 from blockyard.core.config import config_to_state
 from blockyard.core.hash_chain import hash_tokens
@@ -12,14 +15,15 @@ from blockyard.core.statistics import Statistics
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_JSON
 from blockyard.server.schemas import HashBody, PoolConfigBody
-from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, Field
 
 PoolName = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="Letters, digits, '.', '_' and '-'.")
 ]
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "Refused; `code` says why.", "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    "4XX": {
+        "description": "Refused; `code` says why.",
+        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 }
 
 
@@ -61,7 +65,9 @@ class Hashes(BaseModel):
 
     none_hash: str = Field(description="What stands for the parent of the first block.")
     block_hashes: list[str]
-    extra_keys: list[list[Any] | None] = Field(description="What went into a hash beside its tokens and its parent.")
+    extra_keys: list[list[Any] | None] = Field(
+        description="What went into a hash beside its tokens and its parent."
+    )
     event_extra_keys: list[list[Any] | None] | None = Field(description="The same in the form of KV events.")
     external_int64: list[int] = Field(description="The low 64 bits of each hash, unsigned.")
 

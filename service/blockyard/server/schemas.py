@@ -5,6 +5,8 @@ Bodies are read strictly: unknown fields, numbers in quotes and fractions of tok
 
 from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
 from blockyard.core import commands as ask
 from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
@@ -12,7 +14,6 @@ from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeat
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 MAX_COUNT = 2**48
 """No count, size or time in a body is above this."""
@@ -75,7 +76,12 @@ class ExtrasBody(Body):
 
     def extras(self) -> Extras | None:
         """The extra keys, or None if none is given."""
-        if not self.mm_features and self.lora is None and self.cache_salt is None and self.prompt_embeds_float32 is None:
+        if (
+            not self.mm_features
+            and self.lora is None
+            and self.cache_salt is None
+            and self.prompt_embeds_float32 is None
+        ):
             return None
         return Extras(
             mm_features=tuple(MultiModalFeature(f.offset, f.length, f.identifier) for f in self.mm_features),
@@ -122,7 +128,9 @@ class Group(Body):
 
     kind: Literal["full_attention", "sliding_window", "chunked_local_attention"]
     block_size: PositiveCount = Field(description="Tokens a block.")
-    sliding_window: PositiveCount | None = Field(None, description="Tokens that a token sees, itself included.")
+    sliding_window: PositiveCount | None = Field(
+        None, description="Tokens that a token sees, itself included."
+    )
     attention_chunk_size: PositiveCount | None = Field(None, description="Tokens a chunk.")
 
 
@@ -133,16 +141,24 @@ class PoolConfigBody(Body):
     block_size: PositiveCount | None = Field(None, description="Tokens a block, in place of groups.")
     groups: Annotated[list[Group], Field(min_length=1, max_length=64)] | None = None
     scheduler_block_size: PositiveCount | None = Field(
-        None, description="Tokens that hits are aligned to; default: the least common multiple of the block sizes."
+        None,
+        description="Tokens that hits are aligned to; default: the least common multiple of the block sizes.",
     )
     hash_block_size: PositiveCount | None = Field(
-        None, description="Tokens a block hash stands for; default: the greatest common divisor of the block sizes."
+        None,
+        description="Tokens a block hash stands for; default: the greatest common divisor of the block sizes.",
     )
-    max_model_len: PositiveCount | None = Field(None, description="Tokens of the longest sequence; default: no bound.")
-    max_in_flight_tokens: PositiveCount = Field(8192, description="Tokens of a sequence computed at once, at most.")
+    max_model_len: PositiveCount | None = Field(
+        None, description="Tokens of the longest sequence; default: no bound."
+    )
+    max_in_flight_tokens: PositiveCount = Field(
+        8192, description="Tokens of a sequence computed at once, at most."
+    )
     enable_prefix_caching: bool = True
     hash_algorithm: Annotated[HashAlgorithm, Field(strict=False)] = HashAlgorithm.BLAKE2B
-    hash_seed: str | None = Field(None, description="Secret seed, for calls that send token_ids. Never shown again.")
+    hash_seed: str | None = Field(
+        None, description="Secret seed, for calls that send token_ids. Never shown again."
+    )
     extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
     publish: Annotated[Publish, Field(strict=False)] = Publish.ON_COMMIT
     eviction: Annotated[Eviction, Field(strict=False)] = Eviction.LRU
@@ -155,7 +171,9 @@ class PoolConfigBody(Body):
             InvalidRequest: Sizes are missing or do not fit each other.
         """
         if (self.block_size is None) == (self.groups is None):
-            raise InvalidRequest.of("groups", "give either block_size, for one full-attention group, or groups")
+            raise InvalidRequest.of(
+                "groups", "give either block_size, for one full-attention group, or groups"
+            )
         groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
         sizes = [group.block_size for group in groups]
         options = self.model_dump(exclude={"block_size", "groups", "scheduler_block_size", "hash_block_size"})
@@ -171,7 +189,9 @@ class CreateLease(PoolBody):
     """A lease to open."""
 
     holder: Name = Field(description="Who holds it, for people: a host and a process, say.")
-    ttl_ms: Annotated[int, Field(ge=1, le=7 * 24 * 3600 * 1000)] = Field(description="Time that it lasts unless renewed.")
+    ttl_ms: Annotated[int, Field(ge=1, le=7 * 24 * 3600 * 1000)] = Field(
+        description="Time that it lasts unless renewed."
+    )
 
 
 class LookupBody(PoolBody, ContentBody):
@@ -188,8 +208,12 @@ class AdmissionBody(ContentBody):
     max_new_tokens: PositiveCount | None = Field(None, description="At most so many of them get slots now.")
     num_lookahead_tokens: Count = Field(0, description="Slots beyond, for speculated tokens.")
     full_sequence_must_fit: bool = Field(False, description="Refuse unless all num_tokens would fit.")
-    num_prompt_tokens: PositiveCount | None = Field(None, description="Of no effect on the kinds of group there are yet.")
-    num_encoder_tokens: Count | None = Field(None, description="Of no effect on the kinds of group there are yet.")
+    num_prompt_tokens: PositiveCount | None = Field(
+        None, description="Of no effect on the kinds of group there are yet."
+    )
+    num_encoder_tokens: Count | None = Field(
+        None, description="Of no effect on the kinds of group there are yet."
+    )
     skip_prefix_cache: bool = False
 
     def admission(self) -> ask.Admission:
@@ -211,7 +235,8 @@ class AllocateBody(LeaseBody, AdmissionBody):
     """Blocks for a new sequence, or more for one that the lease holds."""
 
     num_computed_tokens: Count | None = Field(
-        None, description="Tokens computed, where speculated ones were rejected; default: what the server counts."
+        None,
+        description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
 
     def command(self) -> ask.Allocate:
@@ -269,7 +294,8 @@ class StepExtendBody(Body):
     sequences: list[int]
     num_tokens: list[PositiveCount]
     num_computed_tokens: list[Count] | None = Field(
-        None, description="Tokens computed, where speculated ones were rejected; default: what the server counts."
+        None,
+        description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
     num_lookahead_tokens: Count = 0
     block_hashes: dict[int, list[BlockHashField]] = {}
@@ -279,7 +305,9 @@ class StepExtendBody(Body):
 class StepBody(LeaseBody):
     """One scheduler step: commit, then free, then extend, then admit."""
 
-    step_id: Count | None = Field(None, description="Rises from step to step; the last one repeated gets its reply again.")
+    step_id: Count | None = Field(
+        None, description="Rises from step to step; the last one repeated gets its reply again."
+    )
     commit: StepCommitBody | None = None
     free: StepFreeBody | None = None
     extend: StepExtendBody | None = None

@@ -6,6 +6,7 @@ from types import FrameType
 
 import structlog
 import uvicorn
+
 from blockyard.server import logs
 from blockyard.server.app import create_app
 from blockyard.server.settings import Settings

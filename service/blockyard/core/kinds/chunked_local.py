@@ -1,7 +1,7 @@
 """Chunked local attention: a token looks at the tokens of its own chunk, up to itself.
 
-    chunks         |0 ..... k-1|k ..... 2k-1|2k ....      k = attention_chunk_size
-    token c reads                            [-- c]       blocks wholly before its chunk are dropped
+chunks         |0 ..... k-1|k ..... 2k-1|2k ....      k = attention_chunk_size
+token c reads                            [-- c]       blocks wholly before its chunk are dropped
 """
 
 from dataclasses import dataclass

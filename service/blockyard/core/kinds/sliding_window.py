@@ -1,7 +1,7 @@
 """Sliding window: a token looks at the last ``sliding_window`` tokens, itself included.
 
-    positions      0 ........ c-w+1 ........ c        w = sliding_window
-    token c reads             [--------------]        blocks wholly before c-w+1 are dropped
+positions      0 ........ c-w+1 ........ c        w = sliding_window
+token c reads             [--------------]        blocks wholly before c-w+1 are dropped
 """
 
 from dataclasses import dataclass

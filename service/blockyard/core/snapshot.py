@@ -1,0 +1,67 @@
+"""A pool's whole state as plain data: numbers, strings, bytes, lists and dictionaries.
+
+A pool that is restored from a snapshot answers every further command as the first one would have, and its
+own snapshot is equal to the one it came from.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from blockyard.core.block_store import BlockStore
+from blockyard.core.config import config_from_state, config_to_state
+from blockyard.core.errors import InvalidRequest
+from blockyard.core.lease import Lease
+from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.sequences import Sequences
+from blockyard.core.statistics import Counters, HitWindow
+
+if TYPE_CHECKING:
+    from blockyard.core.pool import Pool
+
+P = TypeVar("P", bound="Pool")
+
+SNAPSHOT_FORMAT = 1
+
+
+def take_snapshot(pool: "Pool") -> dict[str, Any]:
+    """The state of ``pool``, sharing nothing with it that can change."""
+    return {
+        "format": SNAPSHOT_FORMAT,
+        "config": config_to_state(pool.config),
+        "epoch": pool.epoch,
+        "now_ms": pool.now_ms,
+        "next_expiry_ms": pool.next_expiry_ms,
+        "next_handle": pool.sequences.next_handle,
+        "store": pool.store.to_state(),
+        "leases": [lease.to_state() for lease in pool.leases.values()],
+        "replies": pool.replies.to_state(),
+        "counters": pool.counters.to_state(),
+        "hits": pool.hits.to_state(),
+    }
+
+
+def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
+    """The pool that ``state`` was taken of.
+
+    Raises:
+        InvalidRequest: The snapshot is of another format.
+    """
+    if state["format"] != SNAPSHOT_FORMAT:
+        raise InvalidRequest.of(
+            "format", f"this version reads format {SNAPSHOT_FORMAT}, not {state['format']}"
+        )
+    pool = pool_class(config_from_state(state["config"]))
+    pool.epoch = state["epoch"]
+    pool.now_ms = state["now_ms"]
+    pool.next_expiry_ms = state["next_expiry_ms"]
+    pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
+    pool.counters = Counters(**state["counters"])
+    pool.hits = HitWindow.from_state(state["hits"])
+    pool.store = BlockStore.from_state(state["store"])
+    pool.sequences = Sequences(pool.config, pool.store, pool.counters, pool.hits)
+    pool.sequences.next_handle = state["next_handle"]
+    for lease_state in state["leases"]:
+        lease = Lease.from_state(lease_state)
+        pool.leases[lease.lease_id] = lease
+        for sequence in lease.sequences.values():
+            pool.sequences.register(sequence)
+    return pool
