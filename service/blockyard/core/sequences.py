@@ -210,7 +210,7 @@ class Sequences:
         if num_tokens < num_computed_tokens:
             raise InvalidRequest.of(
                 "num_tokens",
-                f"sequence {sequence.sequence_id!r} has {num_computed_tokens} tokens, {num_tokens} are fewer; "
+                f"{sequence.sequence_id!r} has {num_computed_tokens} tokens already, more than {num_tokens}; "
                 "if speculated tokens were rejected, say so with num_computed_tokens",
             )
 

@@ -189,7 +189,7 @@ def admit_sequence(admission: Admission, content: Content, lease: Lease, sequenc
     """
     if sequences.get(admission.sequence_id) is not None:
         raise SequenceExistsElsewhere(
-            f"sequence {admission.sequence_id!r} belongs to another lease: free it there, or choose another id"
+            f"sequence {admission.sequence_id!r} belongs to another lease: free it there, or use another id"
         )
     sequence, admitted = sequences.admit(lease.lease_id, admission, content)
     lease.sequences[sequence.sequence_id] = sequence

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: ``application/problem+json`` (RFC 9457). The only place that knows of status codes."""
+"""Errors as HTTP answers: ``application/problem+json`` (RFC 9457). Status codes are known here alone."""
 
 from http import HTTPStatus
 from typing import Any

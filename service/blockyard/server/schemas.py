@@ -146,7 +146,7 @@ class PoolConfigBody(Body):
     )
     hash_block_size: PositiveCount | None = Field(
         None,
-        description="Tokens a block hash stands for; default: the greatest common divisor of the block sizes.",
+        description="Tokens a block hash stands for; default: the greatest common divisor of block sizes.",
     )
     max_model_len: PositiveCount | None = Field(
         None, description="Tokens of the longest sequence; default: no bound."
