@@ -104,6 +104,7 @@ class NaivePool:
         index: What is cached: (hash, group, block), in the order of registration.
         sequences: All live sequences, in the order of admission.
         leases: All leases, in the order of their creation.
+        hash_tokens: How token ids are hashed.
         lookups: Tokens asked for and found, per admission that looked for a cached prefix.
         outcomes: Of calls without a lease, by idempotency key.
         num_evictions: Blocks that lost their hash to be used again.
@@ -122,7 +123,7 @@ class NaivePool:
         self.num_evictions = 0
         self.now_ms = 0
         self._num_handles = 0
-        self._hash_tokens = hash_tokens
+        self.hash_tokens = hash_tokens
 
     # Questions
 
@@ -687,7 +688,7 @@ class NaivePool:
         if hashes or (known_hashes and not known_tokens):
             raise InvalidRequest.of("token_ids", "give either hashes or tokens")
         all_tokens = [*known_tokens, *tokens]
-        return all_tokens, self._hash_tokens(all_tokens)
+        return all_tokens, self.hash_tokens(all_tokens)
 
     def _check(self, admission: Admission) -> None:
         limit = self.config.max_model_len

@@ -1,1 +1,128 @@
-"""Clients of a blockyard server."""
+"""Clients of a blockyard server.
+
+`Client` and `AsyncClient` reach a server; `Lease` holds blocks; `Scheduler` speaks the step protocol for an
+engine with continuous batching.
+"""
+
+from blockyard.client.async_client import AsyncClient, AsyncPool
+from blockyard.client.client import Client, Pool
+from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply
+from blockyard.client.lease import AsyncLease, Lease
+from blockyard.client.reports import Hashed, PoolDescription
+from blockyard.client.retry import NO_RETRY, RetryPolicy
+from blockyard.client.scheduler import AsyncScheduler, Scheduler
+from blockyard.client.step_result import Scheduled, StepResult
+from blockyard.client.transport import (
+    AsyncHttpxTransport,
+    AsyncTransport,
+    HttpxTransport,
+    LeanTransport,
+    Transport,
+)
+from blockyard.client.wire import Form, Request, Response
+from blockyard.core.audit import Audit, Holder
+from blockyard.core.commands import Admission, StepCommit, StepExtend
+from blockyard.core.config import GroupConfig
+from blockyard.core.errors import (
+    BlockyardError,
+    BodyTooLarge,
+    DoubleFree,
+    InsufficientBlocks,
+    InvalidRequest,
+    LeaseExpired,
+    NotOwner,
+    NotReady,
+    Overloaded,
+    PoolExists,
+    PoolInUse,
+    PoolNotFound,
+    SequenceExistsElsewhere,
+    SequenceNotFound,
+    StaleEpoch,
+)
+from blockyard.core.extra_keys import Extras, Lora, MultiModalFeature, PromptEmbeds
+from blockyard.core.hash_chain import Hasher
+from blockyard.core.replies import (
+    Admitted,
+    Allocated,
+    BlocksAllocated,
+    BlocksFreed,
+    CacheReset,
+    Committed,
+    Found,
+    Freed,
+    LeaseReleased,
+    Refused,
+    SequenceState,
+    StepExtended,
+    Stepped,
+)
+from blockyard.core.statistics import Statistics
+
+__all__ = [
+    "NO_RETRY",
+    "Admission",
+    "Admitted",
+    "Allocated",
+    "AsyncClient",
+    "AsyncHttpxTransport",
+    "AsyncLease",
+    "AsyncPool",
+    "AsyncScheduler",
+    "AsyncTransport",
+    "Audit",
+    "BlocksAllocated",
+    "BlocksFreed",
+    "BlockyardError",
+    "BodyTooLarge",
+    "CacheReset",
+    "Client",
+    "Committed",
+    "ConnectionLost",
+    "DoubleFree",
+    "Extras",
+    "Form",
+    "Found",
+    "Freed",
+    "GroupConfig",
+    "Hashed",
+    "Hasher",
+    "Holder",
+    "HttpxTransport",
+    "InsufficientBlocks",
+    "InvalidRequest",
+    "LeanTransport",
+    "Lease",
+    "LeaseExpired",
+    "LeaseReleased",
+    "Lora",
+    "MultiModalFeature",
+    "NotOwner",
+    "NotReady",
+    "OtherRefusal",
+    "Overloaded",
+    "Pool",
+    "PoolDescription",
+    "PoolExists",
+    "PoolInUse",
+    "PoolNotFound",
+    "PromptEmbeds",
+    "Refused",
+    "Request",
+    "Response",
+    "RetryPolicy",
+    "Scheduled",
+    "Scheduler",
+    "SequenceExistsElsewhere",
+    "SequenceNotFound",
+    "SequenceState",
+    "StaleEpoch",
+    "Statistics",
+    "StepCommit",
+    "StepExtend",
+    "StepExtended",
+    "StepResult",
+    "Stepped",
+    "Transport",
+    "UnexpectedReply",
+]

@@ -1,9 +1,9 @@
 """The asynchronous client: `blockyard.client.client` with ``await``, on one event loop.
 
-    async with AsyncClient("http://127.0.0.1:8484") as client:
-        pool = await client.create_pool("llama", num_blocks=1024, block_size=16)
-        async with pool.lease("scheduler-0") as lease:
-            await lease.allocate("request-1", 100)
+async with AsyncClient("http://127.0.0.1:8484") as client:
+    pool = await client.create_pool("llama", num_blocks=1024, block_size=16)
+    async with pool.lease("scheduler-0") as lease:
+        await lease.allocate("request-1", 100)
 """
 
 import time
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class OpeningLease:
-    """A lease about to be taken: ``await`` it, or enter it with ``async with``, which releases it at the end."""
+    """A lease about to be taken: ``await`` it, or enter it with ``async with``, which releases it."""
 
     def __init__(self, take: Callable[[], Awaitable[AsyncLease]]) -> None:
         self._take = take

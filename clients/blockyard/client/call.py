@@ -75,7 +75,9 @@ def validated(adapter: TypeAdapter[T], response: Response) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UnexpectedReply(f"the reply's {where or 'body'}: {first['msg']}", {"status": response.status}) from error
+        raise UnexpectedReply(
+            f"the reply's {where or 'body'}: {first['msg']}", {"status": response.status}
+        ) from error
 
 
 def success(response: Response) -> Any:

@@ -1,9 +1,9 @@
 """The synchronous client: a server, its pools, and from a pool the leases under which blocks are held.
 
-    with Client("http://127.0.0.1:8484") as client:
-        pool = client.create_pool("llama", num_blocks=1024, block_size=16)
-        with pool.lease("scheduler-0") as lease:
-            lease.allocate("request-1", 100)
+with Client("http://127.0.0.1:8484") as client:
+    pool = client.create_pool("llama", num_blocks=1024, block_size=16)
+    with pool.lease("scheduler-0") as lease:
+        lease.allocate("request-1", 100)
 """
 
 import time
@@ -85,8 +85,8 @@ class Client:
         timeout_s: Of one try of a call.
         retries: How often a call is tried.
         token: Bearer token, also sent to the nodes that the server redirects to.
-        transport: ``lean``: own plain-HTTP connections, the fast way, and the default wherever it can go: for
-            ``http://`` without a proxy. ``httpx``: everything httpx does. Or an object, closed with the client.
+        transport: ``lean``: own plain-HTTP connections, the fast way, and the default where it can go: for
+            ``http://`` without a proxy. ``httpx``: all that httpx does. Or an object, closed with the client.
         form: Of bodies on the hot routes.
 
     Raises:

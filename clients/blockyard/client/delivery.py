@@ -36,7 +36,7 @@ Outcome: TypeAlias = Response | BlockyardError | None
 
 
 class Routes:
-    """Where to send a call: the server that the client was given, or the one that a redirect named for a pool.
+    """Where to send a call: the server that the client was given, or the one a redirect named for a pool.
 
     Args:
         url: The server, ``http://host:port``.
@@ -65,7 +65,7 @@ class Routes:
         return self._headers if key is None else {**self._headers, "Idempotency-Key": key}
 
     def follow(self, request: Request, response: Response, pool: str | None) -> tuple[str, str]:
-        """Origin and target that a redirect names; remembered as the pool's server where the target is the same.
+        """Origin and target that a redirect names; with the same target, the origin is the pool's then.
 
         Raises:
             UnexpectedReply: It names none, or leaves an encrypted connection for an open one.
@@ -126,7 +126,7 @@ def _exchange(
         outcome = yield request
         if isinstance(outcome, BlockyardError):
             raise outcome
-        assert outcome is not None  # noqa: S101 - our own senders answer a request with its outcome
+        assert outcome is not None
         if outcome.status not in _REDIRECTS:
             return outcome
         origin, target = routes.follow(request, outcome, call.pool)

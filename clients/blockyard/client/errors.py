@@ -1,10 +1,10 @@
 """Errors that only a client can meet, and the way back from a problem's code to its class.
 
-    BlockyardError
-    ├── (every error of blockyard.core.errors, raised under its own class)
-    ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
-    ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
-    └── OtherRefusal               (the server's)      a refusal whose code this version does not know
+BlockyardError
+├── (every error of blockyard.core.errors, raised under its own class)
+├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
+├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
+└── OtherRefusal               (the server's)      a refusal whose code this version does not know
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
 
 
 def is_passing(error: BlockyardError) -> bool:
-    """Whether the same request, sent again by itself, may succeed: a lost connection or a server that pauses."""
+    """Whether the same request, sent again by itself, may succeed: no answer, or not now."""
     if isinstance(error, UnexpectedReply):
         return error.figures.get("status") in _GATEWAY_STATUSES
     return isinstance(error, (ConnectionLost, Overloaded, NotReady))

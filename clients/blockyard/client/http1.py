@@ -23,7 +23,10 @@ _NO_BODY = frozenset({204, 304})
 
 
 class NothingArrived(ConnectionLost):
-    """The peer closed before the first byte of a response: on a kept-alive connection, it had been idle too long."""
+    """The peer closed before the first byte of a response.
+
+    On a kept-alive connection that means it had been idle for too long.
+    """
 
 
 class Connection:
@@ -59,7 +62,7 @@ class Connection:
     def is_stale(self) -> bool:
         """Whether the peer has closed, or sent what nobody asked for, while the connection was idle."""
         try:
-            self._socket.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+            self._socket.setblocking(False)
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False

@@ -40,7 +40,7 @@ class _LeaseFacts:
 
     @property
     def lost(self) -> bool:
-        """Whether it is known to have ended: it expired, or was released. Its calls then raise `LeaseExpired`."""
+        """Whether it is known to have expired, or was released. Its calls then raise `LeaseExpired`."""
         return self._state.has_ended
 
     def next_step_id(self) -> int:

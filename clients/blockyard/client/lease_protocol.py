@@ -45,7 +45,9 @@ class LeaseCalls:
     lease_id: LeaseId
     epoch: int
     form: Form = Form.MSGPACK
-    _step_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1), repr=False, compare=False)
+    _step_ids: "itertools.count[int]" = field(
+        default_factory=lambda: itertools.count(1), repr=False, compare=False
+    )
 
     def renew(self) -> Call[replies.LeaseGranted]:
         """Start the lease's time anew. Needed only where neither calls nor the background do so."""
@@ -63,7 +65,7 @@ class LeaseCalls:
             if_gone=(LeaseExpired, self.nothing_released()),
         )
 
-    def allocate(
+    def allocate(  # noqa: PLR0913 - the wire's own fields, all but two by keyword
         self,
         sequence_id: str,
         num_tokens: int,
@@ -77,7 +79,7 @@ class LeaseCalls:
         full_sequence_must_fit: bool = False,
         skip_prefix_cache: bool = False,
     ) -> Call[replies.Allocated]:
-        """Blocks for a sequence: the first call admits it, taking its longest cached prefix; later ones extend it.
+        """Blocks for a sequence: the first call admits it with the longest cached prefix, others extend it.
 
         Args:
             sequence_id: Of the caller's choice, unique in the pool.

@@ -18,23 +18,23 @@ from blockyard.client.call import Call
 P = ParamSpec("P")
 T = TypeVar("T")
 Calls = TypeVar("Calls")
-CallsOf = TypeVar("CallsOf", covariant=True)
+Calls_co = TypeVar("Calls_co", covariant=True)
 
 
-class Blocks(Protocol[CallsOf]):
+class Blocks(Protocol[Calls_co]):
     """An object that builds its calls with ``_calls`` and waits for their answers."""
 
     @property
-    def _calls(self) -> CallsOf: ...
+    def _calls(self) -> Calls_co: ...
 
     def _send(self, call: Call[T], /) -> T: ...
 
 
-class Awaits(Protocol[CallsOf]):
+class Awaits(Protocol[Calls_co]):
     """An object that builds its calls with ``_calls`` and awaits their answers."""
 
     @property
-    def _calls(self) -> CallsOf: ...
+    def _calls(self) -> Calls_co: ...
 
     async def _send(self, call: Call[T], /) -> T: ...
 
@@ -43,7 +43,7 @@ def blocking(build: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concat
     """A method that builds a call, sends it, and returns its value."""
 
     @functools.wraps(build)
-    def method(self: Blocks[Calls], *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: Blocks[Calls], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._send(build(self._calls, *args, **kwargs))
 
     return _answering(method)
@@ -55,7 +55,7 @@ def awaitable(
     """A coroutine method that builds a call, sends it, and returns its value."""
 
     @functools.wraps(build)
-    async def method(self: Awaits[Calls], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: Awaits[Calls], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._send(build(self._calls, *args, **kwargs))
 
     return _answering(method)

@@ -147,7 +147,9 @@ class PoolCalls:
         """
         path = pool_path(self.name) + ("?force=true" if force else "")
         gone = (PoolNotFound, None)
-        return Call(method="DELETE", path=path, read=read_nothing, pool=self.name, is_change=True, if_gone=gone)
+        return Call(
+            method="DELETE", path=path, read=read_nothing, pool=self.name, is_change=True, if_gone=gone
+        )
 
     def stats(self) -> Call[Statistics]:
         """Figures of this moment. ``hit_rate`` is None before the first query."""

@@ -1,7 +1,7 @@
 """Renewing a lease in the background: a thread beside the synchronous client, a task beside the other.
 
-Neither keeps its lease alive in memory: a lease that nobody refers to any more ends its renewal, and expires at
-the server. A forked child has no such thread: take a new lease there.
+Neither keeps its lease alive in memory: a lease that nobody refers to any more ends its renewal, and expires
+at the server. A forked child has no such thread: take a new lease there.
 """
 
 import asyncio

@@ -11,7 +11,9 @@ from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
 
-HexBytes = Annotated[bytes, BeforeValidator(lambda value: bytes.fromhex(value) if isinstance(value, str) else value)]
+HexBytes = Annotated[
+    bytes, BeforeValidator(lambda value: bytes.fromhex(value) if isinstance(value, str) else value)
+]
 """Bytes that JSON carries as lower-case hex."""
 
 
@@ -20,7 +22,7 @@ class PoolDescription:
     """A pool's configuration as the server runs it, defaults filled in. See `blockyard.core.config`.
 
     Attributes:
-        name: Under which it was created.
+        pool: The name under which it was created.
         epoch: Rises when a worker lost what it had cached.
         hash_block_size: Tokens that one block hash stands for.
         hash_algorithm: What its clients hash with.
@@ -28,7 +30,7 @@ class PoolDescription:
         publish: ``on_commit`` or ``on_allocate``.
     """
 
-    name: str
+    pool: str
     epoch: int
     num_blocks: int
     groups: Sequence[GroupConfig]
@@ -40,6 +42,7 @@ class PoolDescription:
     eviction: str = "lru"
     enable_prefix_caching: bool = True
     max_model_len: int | None = None
+    max_in_flight_tokens: int = 8192
     watermark_blocks: int = 0
 
     def hasher(self, seed: str | None = None) -> Hasher:
@@ -53,6 +56,13 @@ class PoolDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolList:
+    """All pools of a server."""
+
+    pools: Sequence[PoolDescription]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed:
     """Hashes of a sequence's full blocks, as a server computed them.
 
@@ -60,12 +70,12 @@ class Hashed:
         none_hash: What the first block's hash follows on.
         block_hashes: One a full block.
         extra_keys: Per block, what its hash depends on beside tokens; None for nothing.
-        event_extra_keys: The same as events carry it.
+        event_extra_keys: The same as events carry it; None without a full block.
         external_int64: The block hashes as events name them: the low 64 bits, unsigned.
     """
 
     none_hash: HexBytes
     block_hashes: Sequence[HexBytes]
     extra_keys: Sequence[Any]
-    event_extra_keys: Sequence[Any]
+    event_extra_keys: Sequence[Any] | None
     external_int64: Sequence[int]

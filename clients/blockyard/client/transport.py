@@ -126,7 +126,7 @@ class HttpxTransport:
         self._client = client or httpx.Client()
 
     def send(self, request: Request, timeout_s: float) -> Response:
-        """As `Transport.send`; ``timeout_s`` holds for each phase: connecting, sending, a pause in the response."""
+        """As `Transport.send`; ``timeout_s`` holds for each phase, such as a pause in the response."""
         if self._client.is_closed:
             raise ConnectionLost("the client is closed")
         try:
@@ -189,7 +189,7 @@ def can_go_lean(url: str) -> bool:
 
 
 def _lost(request: Request, error: httpx.HTTPError) -> ConnectionLost | UnexpectedReply:
-    sentence = f"{request.method} {request.origin}{request.target}: {error or type(error).__name__}"
+    sentence = f"{request.method} {request.origin}{request.target}: {str(error) or type(error).__name__}"
     if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error):
         return UnexpectedReply(sentence)
     return ConnectionLost(sentence)

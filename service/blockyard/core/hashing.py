@@ -192,8 +192,11 @@ def _hash_cbor(
     middle = cbor_of([0] * block_size)[:-block_size]
     hashes: list[BlockHash] = []
     append, sha256, xxh3 = hashes.append, hashlib.sha256, xxhash.xxh3_128_digest
+    last, tail = None, _CBOR_NULL
     for encoded, extra in zip(_encode_cbor_blocks(ids, block_size), keys, strict=True):
-        data = head + parent + middle + encoded + (_CBOR_NULL if extra is None else cbor_of(extra))
+        if extra is not last:
+            last, tail = extra, cbor_of(extra)
+        data = head + parent + middle + encoded + tail
         parent = xxh3(data) if is_xxh3 else sha256(data).digest()
         append(parent)
     return hashes
@@ -245,14 +248,18 @@ def _hash_raw_blocks(
     ids: Sequence[int], block_size: int, parent: bytes, keys: Iterable[ExtraKeys | None]
 ) -> list[BlockHash]:
     narrow, wide = Struct(f"<{block_size}I"), Struct(f"<{block_size}Q")
+    begin = {kind: _blake2b(kind).copy for kind in ("tok4", "tok8", "key4", "key8")}
     hashes: list[BlockHash] = []
+    last, prefix, tail = None, "tok", b""
     for block, extra in zip(_blocks(ids, block_size), keys, strict=False):
-        width, raw = (4, narrow.pack(*block)) if max(block) < 2**32 else (8, wide.pack(*block))
-        if extra is None:
-            digest = _blake2b(f"tok{width}", parent + raw)
-        else:
-            encoded = cbor_of(extra)
-            digest = _blake2b(f"key{width}", parent + raw + encoded + len(encoded).to_bytes(8, "little"))
+        if extra is not last:
+            last, prefix, tail = extra, "tok", b""
+            if extra is not None:
+                encoded = cbor_of(extra)
+                prefix, tail = "key", encoded + len(encoded).to_bytes(8, "little")
+        is_narrow = max(block) < 2**32
+        digest = begin[prefix + ("4" if is_narrow else "8")]()
+        digest.update(parent + (narrow if is_narrow else wide).pack(*block) + tail)
         parent = digest.digest()
         hashes.append(parent)
     return hashes

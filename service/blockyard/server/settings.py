@@ -1,4 +1,4 @@
-"""What a server can be told: each field is an option of ``blockyard serve`` and a ``BLOCKYARD_*`` variable."""
+"""What a server can be told: each field an option of ``blockyard serve`` and a ``BLOCKYARD_*`` variable."""
 
 from dataclasses import dataclass
 

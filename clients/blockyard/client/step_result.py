@@ -1,0 +1,48 @@
+"""What a scheduler's step came to, told by the caller's own sequence ids."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from blockyard.core.ids import BlockId
+from blockyard.core.replies import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A sequence that got its slots.
+
+    Attributes:
+        num_cached_tokens: Tokens of the cached prefix, whose KV is there already; None unless admitted now.
+        num_new_tokens: Tokens given slots by this step, speculated ones included: those to compute now.
+        new_block_ids: Per group, the entries appended to the block table.
+        block_ids: Per group, the whole table: the scheduler's own lists, which grow with later steps. An
+            entry that a windowed group has dropped meanwhile still stands here, and is null at the server.
+    """
+
+    num_cached_tokens: int | None
+    num_new_tokens: int
+    new_block_ids: Sequence[Sequence[BlockId]]
+    block_ids: Sequence[Sequence[BlockId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """One step.
+
+    Attributes:
+        step_id: Its number under the lease.
+        epoch: The pool's.
+        scheduled: By sequence id, those that got their slots.
+        insufficient: Those for which too few blocks were free; running ones stay as they were, others wait.
+        refused: New ones refused for another reason; they wait on, until `finish`.
+        copies: Block copies (source, destination) to make before this step's tokens are computed.
+        num_free_blocks: After the step.
+    """
+
+    step_id: int
+    epoch: int
+    scheduled: Mapping[str, Scheduled]
+    insufficient: Sequence[str]
+    refused: Mapping[str, Refused]
+    copies: Sequence[tuple[BlockId, BlockId]]
+    num_free_blocks: int

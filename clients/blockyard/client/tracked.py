@@ -1,0 +1,142 @@
+"""One sequence as its scheduler knows it: how many tokens, what of them was sent, and which blocks it has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blockyard.core.commands import Admission
+from blockyard.core.errors import InvalidRequest
+from blockyard.core.hash_chain import HashChain
+from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Tracked:
+    """A sequence from its addition, or its last preemption, to its end.
+
+        0         num_computed_tokens    num_granted_tokens      num_tokens
+        |-- KV written --|-- has slots, unwritten --|-- known, without slots --|
+
+    Speculated tokens carry ``num_granted_tokens`` beyond ``num_tokens`` until they are appended or rejected;
+    slots for lookahead can carry ``num_computed_tokens`` beyond ``num_granted_tokens``.
+
+    Attributes:
+        chain: Where hashing goes on, at the end of a block; None where nothing is hashed.
+        unhashed_token_ids: The known tokens after it, less than a block.
+        block_hashes: Of all full blocks of known tokens.
+        handle: The server's name for it; None until admitted.
+        has_ended: Finished, or replaced by its successor after a preemption.
+        num_counted_tokens: The server's count of granted tokens: too high after a rejection.
+        num_committed_tokens: Told to the server as written, and acknowledged.
+        num_sent_hashes: Likewise.
+        block_ids: Per group, the block table.
+    """
+
+    sequence_id: SequenceId
+    chain: HashChain | None
+    num_tokens: int = 0
+    unhashed_token_ids: list[int] = field(default_factory=list)
+    block_hashes: list[BlockHash] = field(default_factory=list)
+    full_sequence_must_fit: bool = False
+    skip_prefix_cache: bool = False
+    handle: SequenceHandle | None = None
+    has_ended: bool = False
+    num_computed_tokens: int = 0
+    num_granted_tokens: int = 0
+    num_counted_tokens: int = 0
+    num_committed_tokens: int = 0
+    num_sent_hashes: int = 0
+    block_ids: list[list[BlockId]] = field(default_factory=list)
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        """Tokens that are certain. They are hashed a full block at a time: a call for each would cost more.
+
+        Raises:
+            InvalidRequest: A block is full, and one of its ids is not a plain integer of at least 0.
+        """
+        if self.chain is not None:
+            block_size = self.chain.hasher.block_size
+            num_full = (len(self.unhashed_token_ids) + len(token_ids)) // block_size * block_size
+            if num_full:
+                token_ids = [*self.unhashed_token_ids, *token_ids]
+                self.chain, hashes = self.chain.append(token_ids[:num_full])
+                self.block_hashes += hashes
+                self.num_tokens += num_full - len(self.unhashed_token_ids)
+                self.unhashed_token_ids = []
+                token_ids = token_ids[num_full:]
+            self.unhashed_token_ids += token_ids
+        self.num_tokens += len(token_ids)
+
+    def compute(self, num_tokens: int) -> None:
+        """The KV of the first ``num_tokens`` tokens is written; fewer than before change nothing.
+
+        Raises:
+            InvalidRequest: Not so many are known.
+        """
+        if not 0 <= num_tokens <= self.num_tokens:
+            raise InvalidRequest.of("num_computed_tokens", f"{num_tokens} of {self.num_tokens} known tokens")
+        self.num_computed_tokens = max(self.num_computed_tokens, num_tokens)
+
+    def reject(self, num_tokens: int) -> None:
+        """The last ``num_tokens`` that were given slots are no tokens of the sequence.
+
+        Raises:
+            InvalidRequest: That would take back tokens that are computed.
+        """
+        left = self.num_granted_tokens - num_tokens
+        if num_tokens < 0 or left < self.num_computed_tokens:
+            raise InvalidRequest.of(
+                "num_rejected_tokens",
+                f"{num_tokens} of {self.num_granted_tokens} granted, {self.num_computed_tokens} are computed",
+            )
+        self.num_granted_tokens = left
+
+    @property
+    def num_committable_tokens(self) -> int:
+        """What the server can be told is written: it refuses more than it has granted."""
+        return min(self.num_computed_tokens, self.num_granted_tokens, self.num_counted_tokens)
+
+    def admission(self, max_new_tokens: int | None, num_lookahead_tokens: int) -> Admission:
+        """What to ask for it as a new sequence."""
+        return Admission(
+            sequence_id=self.sequence_id,
+            num_tokens=self.num_tokens,
+            max_new_tokens=max_new_tokens,
+            num_lookahead_tokens=num_lookahead_tokens,
+            block_hashes=tuple(self.block_hashes),
+            full_sequence_must_fit=self.full_sequence_must_fit,
+            skip_prefix_cache=self.skip_prefix_cache,
+        )
+
+    def admitted(
+        self, handle: SequenceHandle, num_cached_tokens: int, num_new_tokens: int, num_sent_hashes: int
+    ) -> None:
+        """The server has taken it in."""
+        self.handle = handle
+        self.num_computed_tokens = self.num_committed_tokens = num_cached_tokens
+        self.num_granted_tokens = self.num_counted_tokens = num_cached_tokens + num_new_tokens
+        self.num_sent_hashes = num_sent_hashes
+
+    def extended(self, num_counted_tokens: int, num_new_tokens: int, num_sent_hashes: int) -> None:
+        """The server has given it ``num_new_tokens`` slots, and counts ``num_counted_tokens``."""
+        self.num_counted_tokens = num_counted_tokens
+        self.num_granted_tokens += num_new_tokens
+        self.num_sent_hashes = num_sent_hashes
+
+    def grow(self, block_ids: Sequence[Sequence[BlockId]]) -> None:
+        """Append to each group's table."""
+        if not self.block_ids:
+            self.block_ids = [[] for _ in block_ids]
+        for table, appended in zip(self.block_ids, block_ids, strict=True):
+            table.extend(appended)
+
+    def successor(self) -> "Tracked":
+        """The same sequence without blocks, to be admitted again with all the tokens it has by now."""
+        return Tracked(
+            sequence_id=self.sequence_id,
+            chain=self.chain,
+            num_tokens=self.num_tokens,
+            unhashed_token_ids=self.unhashed_token_ids,
+            block_hashes=self.block_hashes,
+            full_sequence_must_fit=self.full_sequence_must_fit,
+            skip_prefix_cache=self.skip_prefix_cache,
+        )

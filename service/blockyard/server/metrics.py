@@ -1,0 +1,165 @@
+"""`GET /metrics`: what the pools' statistics say, in the forms that Prometheus reads.
+
+A scrape is made anew each time from `Pool.statistics`; nothing is counted here. Figures are read on the event
+loop, a slice of the pools at a time, so that each pool is seen at one moment and no call waits for long; the
+text is made from them in a thread.
+"""
+
+import asyncio
+import platform
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
+from prometheus_client.registry import Collector
+
+from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
+from blockyard.server.pools import Pools
+
+POOLS_A_SLICE = 50
+"""Pools read in one turn of the event loop: well under a millisecond."""
+
+COUNTER_HELP = {
+    "num_admitted_sequences": "Sequences that got their first blocks.",
+    "num_freed_sequences": "Sequences that were freed, by their holder or with their lease.",
+    "num_refused_allocations": "Allocations refused for want of free blocks.",
+    "num_queried_tokens": "Tokens of admitted prompts that were looked up in the prefix cache.",
+    "num_hit_tokens": "Tokens of admitted prompts that were found in the prefix cache.",
+    "num_granted_tokens": "Tokens that blocks were given for, beyond the cached ones.",
+    "num_published_blocks": "Blocks that became prefix-cache hits for others.",
+    "num_evicted_blocks": "Cached blocks whose content was given up for new content.",
+    "num_created_leases": "Leases opened.",
+    "num_expired_leases": "Leases that ran out.",
+    "num_steps": "Scheduler steps done.",
+    "num_prefix_cache_resets": "Times that the prefix cache was emptied.",
+}
+"""A counter that is not named here is described by its name."""
+
+
+def metrics_route(pools: Pools) -> APIRouter:
+    """The route ``/metrics`` over ``pools``."""
+    router = APIRouter()
+    process = ProcessCollector(registry=None)
+
+    @router.get(
+        "/metrics",
+        tags=["watching"],
+        summary="All pools' figures for Prometheus.",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
+    )
+    async def metrics(request: Request) -> Response:
+        figures = await _read(pools)
+        accept = request.headers.get("accept", "")
+        text, content_type = await asyncio.to_thread(_render, [process, PoolsCollector(figures)], accept)
+        return Response(text, headers={"content-type": content_type})
+
+    return router
+
+
+async def _read(pools: Pools) -> list[tuple[str, Statistics]]:
+    """Every pool's figures. A pool deleted meanwhile may still be among them, a new one may not."""
+    figures = []
+    for index, (name, pool) in enumerate(list(pools), start=1):
+        figures.append((name, pool.statistics()))
+        if index % POOLS_A_SLICE == 0:
+            await asyncio.sleep(0)
+    return figures
+
+
+def _render(collectors: Iterable[Collector], accept: str) -> tuple[bytes, str]:
+    """The scrape in the form that ``accept`` asks for, and its content type."""
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except ValueError:  # a version that is none
+        encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
+    return encode(registry), content_type
+
+
+class PoolsCollector(Collector):
+    """The metrics of pools whose figures have been read.
+
+    Args:
+        figures: Names of pools, each with the pool's statistics.
+    """
+
+    def __init__(self, figures: list[tuple[str, Statistics]]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterable[Metric]:
+        """No names ahead of time: a registry that asks for them would collect everything twice."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other, each over all pools."""
+        yield InfoMetricFamily(
+            "blockyard_build",
+            "This server's version.",
+            value={"version": version("blockyard"), "python_version": platform.python_version()},
+        )
+        yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._figures))
+        yield self._blocks()
+        yield from self._gauges()
+        yield from self._counters()
+
+    def _blocks(self) -> Metric:
+        blocks = GaugeMetricFamily(
+            "blockyard_pool_blocks",
+            "Blocks by state; the states of a pool add up to all its blocks.",
+            labels=["pool", "state"],
+        )
+        for name, figures in self._figures:
+            num_null = figures.num_blocks - figures.num_free_blocks - figures.num_held_blocks
+            blocks.add_metric([name, "free"], figures.num_free_blocks)
+            blocks.add_metric([name, "held"], figures.num_held_blocks)
+            blocks.add_metric([name, "null"], num_null)
+        return blocks
+
+    def _gauges(self) -> Iterator[Metric]:
+        cached = _gauge("cached_blocks", "Blocks with content for the prefix cache, held or free.")
+        usage = _gauge("usage_ratio", "Share of the blocks that are held, 0 to 1.")
+        sequences = _gauge("sequences", "Live sequences.")
+        leases = _gauge("leases", "Live leases.")
+        epoch = _gauge("epoch", "Rises when the pool's cached blocks are lost with a worker's memory.")
+        hit_ratio = _gauge(
+            "prefix_hit_ratio",
+            f"Share of looked-up tokens that were found, 0 to 1, over the last {WINDOW_REQUESTS} requests; "
+            "absent while there were none.",
+        )
+        for name, figures in self._figures:
+            label = [name]
+            cached.add_metric(label, figures.num_cached_blocks)
+            usage.add_metric(label, figures.usage)
+            sequences.add_metric(label, figures.num_sequences)
+            leases.add_metric(label, figures.num_leases)
+            epoch.add_metric(label, figures.epoch)
+            if figures.hit_rate is not None:
+                hit_ratio.add_metric(label, figures.hit_rate)
+        yield from (cached, usage, sequences, leases, epoch, hit_ratio)
+
+    def _counters(self) -> Iterator[Metric]:
+        families: dict[str, CounterMetricFamily] = {}
+        for name, figures in self._figures:
+            for counter, value in figures.counters.items():
+                family = families.get(counter)
+                if family is None:
+                    family = families[counter] = _counter(counter)
+                family.add_metric([name], value)
+        yield from families.values()
+
+
+def _gauge(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"blockyard_pool_{name}", text, labels=["pool"])
+
+
+def _counter(counter: str) -> CounterMetricFamily:
+    """``num_hit_tokens`` becomes ``blockyard_pool_hit_tokens_total``."""
+    noun = counter.removeprefix("num_")
+    text = COUNTER_HELP.get(counter, f"{noun.replace('_', ' ').capitalize()}.")
+    return CounterMetricFamily(f"blockyard_pool_{noun}", text, labels=["pool"])
