@@ -45,7 +45,15 @@ class ServerProcess:
 def running_server(*options: str, **environment: str) -> Iterator[ServerProcess]:
     """A server that is ready; ended by SIGTERM at the end, and expected to end with 0."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from blockyard.server.command_line import main; main()", "serve", "--port", "0", *options],
+        [
+            sys.executable,
+            "-c",
+            "from blockyard.server.command_line import main; main()",
+            "serve",
+            "--port",
+            "0",
+            *options,
+        ],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},

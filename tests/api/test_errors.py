@@ -51,14 +51,18 @@ def provoke_insufficient_blocks(api: TestClient) -> Response:
 def provoke_not_owner(api: TestClient) -> Response:
     pool = make_pool(api)
     owner, other = make_lease(api, pool), make_lease(api, pool)
-    blocks = api.post(f"{pool}/blocks/allocate", json={"lease_id": owner, "num_blocks": 2}).json()["block_ids"]
+    blocks = api.post(f"{pool}/blocks/allocate", json={"lease_id": owner, "num_blocks": 2}).json()[
+        "block_ids"
+    ]
     return api.post(f"{pool}/blocks/free", json={"lease_id": other, "block_ids": blocks})
 
 
 def provoke_double_free(api: TestClient) -> Response:
     pool = make_pool(api)
     lease = make_lease(api, pool)
-    blocks = api.post(f"{pool}/blocks/allocate", json={"lease_id": lease, "num_blocks": 2}).json()["block_ids"]
+    blocks = api.post(f"{pool}/blocks/allocate", json={"lease_id": lease, "num_blocks": 2}).json()[
+        "block_ids"
+    ]
     return api.post(f"{pool}/blocks/free", json={"lease_id": lease, "block_ids": [*blocks, blocks[0]]})
 
 
@@ -71,7 +75,9 @@ def provoke_stale_epoch(api: TestClient) -> Response:
 
 
 def provoke_lease_expired(api: TestClient) -> Response:
-    return api.post(f"{make_pool(api)}/allocate", json={"lease_id": "gone", "sequence_id": "s", "num_tokens": 4})
+    return api.post(
+        f"{make_pool(api)}/allocate", json={"lease_id": "gone", "sequence_id": "s", "num_tokens": 4}
+    )
 
 
 def provoke_body_too_large(api: TestClient) -> Response:
@@ -196,7 +202,11 @@ def refused_bodies() -> list[tuple[str, str, Any]]:
         ("allocate", "hashes and tokens", {**allocate, "block_hashes": block_hashes(1), "token_ids": [1]}),
         ("allocate", "hashes and a salt", {**allocate, "block_hashes": block_hashes(1), "cache_salt": "a"}),
         ("allocate", "a negative token", {**allocate, "token_ids": [-1]}),
-        ("allocate", "an infinite embedding", {**allocate, "token_ids": [1], "prompt_embeds_float32": [[1e39]]}),
+        (
+            "allocate",
+            "an infinite embedding",
+            {**allocate, "token_ids": [1], "prompt_embeds_float32": [[1e39]]},
+        ),
         ("allocate", "computed tokens of a new sequence", {**allocate, "num_computed_tokens": 4}),
         ("commit", "an unknown field", {"sequence_id": "s", "num_computed_tokens": 1, "x": 1}),
         ("free", "not a list", {"sequence_ids": "s"}),
@@ -284,7 +294,10 @@ def test_a_pool_of_impossible_sizes_is_not_made(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["-", "a b", "a" * 129, "ü", "..%2f"])
 def test_a_pool_of_an_odd_name_is_not_made(name: str) -> None:
     with make_api() as api:
-        assert api.put(f"/v1/pools/{name}", json={"num_blocks": 10, "block_size": 4}).status_code in (404, 422)
+        assert api.put(f"/v1/pools/{name}", json={"num_blocks": 10, "block_size": 4}).status_code in (
+            404,
+            422,
+        )
 
 
 def test_one_pool_too_many_is_not_made() -> None:

@@ -65,17 +65,41 @@ def as_bytes(body: Any) -> Any:
     return plain
 
 
+def hash_body(case: Case) -> Case:
+    return {k: v for k, v in case.items() if k not in ("name", "expected", "appended_token_ids")}
+
+
 @pytest.mark.parametrize("case", HASHING, ids=lambda case: case["name"])
 def test_hashes_are_those_recorded(server: ServerProcess, case: Case) -> None:
-    want = dict(case["expected"])
-    after_append = want.pop("block_hashes_after_append", None)
-    appended = case.get("appended_token_ids", [])
-    body = {k: v for k, v in case.items() if k not in ("name", "expected", "appended_token_ids")}
+    want = {k: v for k, v in case["expected"].items() if k != "block_hashes_after_append"}
     with Wire(server) as call:
-        assert call("POST", "/v1/hash", body) == (200, want)
-        if after_append is not None:
-            body["token_ids"] = body["token_ids"] + appended
-            assert call("POST", "/v1/hash", body)[1]["block_hashes"] == after_append
+        assert call("POST", "/v1/hash", hash_body(case)) == (200, want)
+
+
+# These two were recorded without their adapter's key in the appended blocks: imitated, that would let
+# tokens computed with one adapter be found under another. Strict: should they ever pass, this goes.
+WITHOUT_ADAPTER = {"sha256_cbor-default-101-lora-bare", "sha256-default-104-lora-bare"}
+GROWN = [
+    pytest.param(
+        case,
+        id=case["name"],
+        marks=[pytest.mark.xfail(strict=True, reason="recorded without the adapter's key")]
+        if case["name"] in WITHOUT_ADAPTER
+        else [],
+    )
+    for case in HASHING
+    if "appended_token_ids" in case
+]
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_hashes_of_grown_tokens_are_those_recorded(server: ServerProcess, case: Case) -> None:
+    body = hash_body(case)
+    body["token_ids"] = case["token_ids"] + case["appended_token_ids"]
+    with Wire(server) as call:
+        status, got = call("POST", "/v1/hash", body)
+    assert status == 200
+    assert got["block_hashes"] == case["expected"]["block_hashes_after_append"]
 
 
 class SingleCalls:
@@ -116,7 +140,9 @@ class Steps(SingleCalls):
         body = {"lease_id": self._lease_id, "step_id": self._step_id, **parts}
         status, got = self._call("POST", f"{self._pool}/step", body)
         assert status == 200, got
-        assert self._call("POST", f"{self._pool}/step", body) == (200, got), "a repeated step gets its reply again"
+        assert self._call("POST", f"{self._pool}/step", body) == (200, got), (
+            "a repeated step gets its reply again"
+        )
         return got  # type: ignore[no-any-return]
 
     def allocate(self, body: Case) -> Case:

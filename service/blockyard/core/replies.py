@@ -1,6 +1,5 @@
 """What a pool answers. Plain data, one class for each kind of answer; every reply carries the epoch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId
@@ -34,7 +33,7 @@ class LeaseReleased(Reply):
 class LeasesExpired(Reply):
     """The leases that had run out, in the order of their expiry."""
 
-    lease_ids: Sequence[LeaseId]
+    lease_ids: list[LeaseId]
     num_freed_sequences: int
     num_freed_blocks: int
 
@@ -53,18 +52,18 @@ class Admitted:
     sequence: SequenceHandle
     num_cached_tokens: int | None
     num_new_tokens: int
-    block_ids: Sequence[Sequence[BlockId]]
+    block_ids: list[list[BlockId]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated(Reply):
-    """What `Admitted` says, the block copies to make first (source, destination), and what is left."""
+    """What `Admitted` says, the block copies to make first ([source, destination]), and what is left."""
 
     sequence: SequenceHandle
     num_cached_tokens: int | None
     num_new_tokens: int
-    block_ids: Sequence[Sequence[BlockId]]
-    copies: Sequence[tuple[BlockId, BlockId]]
+    block_ids: list[list[BlockId]]
+    copies: list[list[BlockId]]
     num_free_blocks: int
 
 
@@ -82,16 +81,16 @@ class Freed(Reply):
 
     num_freed_blocks: int
     num_free_blocks: int
-    unknown: Sequence[SequenceId]
+    unknown: list[SequenceId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExtended:
     """``sequences`` that got slots, with the ``block_ids`` appended per group; and those that did not."""
 
-    sequences: Sequence[SequenceHandle]
-    block_ids: Sequence[Sequence[Sequence[BlockId]]]
-    insufficient: Sequence[SequenceHandle]
+    sequences: list[SequenceHandle]
+    block_ids: list[list[list[BlockId]]]
+    insufficient: list[SequenceHandle]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +108,8 @@ class Stepped(Reply):
 
     step_id: int | None
     extend: StepExtended
-    copies: Sequence[tuple[BlockId, BlockId]]
-    admit: Sequence[Admitted | Refused]
+    copies: list[list[BlockId]]
+    admit: list[Admitted | Refused]
     num_free_blocks: int
 
 
@@ -118,7 +117,7 @@ class Stepped(Reply):
 class BlocksAllocated(Reply):
     """Raw blocks, the lease's until it frees them or ends."""
 
-    block_ids: Sequence[BlockId]
+    block_ids: list[BlockId]
     num_free_blocks: int
 
 
@@ -142,7 +141,7 @@ class Found(Reply):
     """The longest cached prefix: its tokens, and its blocks per group (null where none is needed)."""
 
     num_cached_tokens: int
-    block_ids: Sequence[Sequence[BlockId]]
+    block_ids: list[list[BlockId]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,4 +157,4 @@ class SequenceState(Reply):
     num_tokens: int
     num_computed_tokens: int
     num_committed_tokens: int
-    block_ids: Sequence[Sequence[BlockId]]
+    block_ids: list[list[BlockId]]

@@ -15,10 +15,10 @@ from blockyard.core.errors import BlockyardError
 from blockyard.server import openapi
 from blockyard.server.clock import Clock
 from blockyard.server.guard import Guard, not_ready
-from blockyard.server.media import render, render_error
+from blockyard.server.media import render_error, render_problem
 from blockyard.server.pool_calls import pool_call_routes
 from blockyard.server.pools import Pools
-from blockyard.server.problems import PROBLEM_JSON, http_problem, invalid_fields
+from blockyard.server.problems import http_problem, invalid_fields
 from blockyard.server.routes import Health, api_routes
 from blockyard.server.settings import Settings
 
@@ -126,15 +126,10 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = render(http_problem(error.status_code, str(error.detail)), status=error.status_code)
-    response.headers["content-type"] = PROBLEM_JSON
-    response.headers.update(error.headers or {})
-    return response
+    return render_problem(http_problem(error.status_code, str(error.detail)), error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     log.error("internal error", path=request.url.path, exc_info=error)
     detail = "the server made a mistake, which its log describes; the pool may be audited with GET .../audit"
-    response = render(http_problem(500, detail, "internal_error"), status=500)
-    response.headers["content-type"] = PROBLEM_JSON
-    return response
+    return render_problem(http_problem(500, detail, "internal_error"))

@@ -65,7 +65,7 @@ class Guard:
         async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
             await send(message)
 
         self._num_in_flight += 1

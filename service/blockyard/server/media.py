@@ -1,5 +1,6 @@
 """Bodies on the wire: JSON, and msgpack of the same structure where a route takes it."""
 
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import ormsgpack
@@ -8,14 +9,17 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from blockyard.core.arithmetic import div_ceil
 from blockyard.core.errors import BlockyardError, InvalidRequest
-from blockyard.server.problems import PROBLEM_JSON, STATUS, invalid_body, problem
+from blockyard.core.replies import Reply
+from blockyard.server.problems import PROBLEM_JSON, invalid_body, problem
 from blockyard.server.schemas import Body
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 
 B = TypeVar("B", bound=Body)
+R = TypeVar("R", bound=Reply)
 
 
 class BodyReader(Generic[B]):
@@ -58,19 +62,30 @@ def wants_msgpack(headers: Headers) -> bool:
     return MSGPACK in accept
 
 
-def render(value: Any, *, msgpack: bool = False, status: int = 200) -> Response:
-    """``value``, a dataclass or plain data, as a response. Fields that are None are left out."""
-    if msgpack:
-        plain = pydantic_core.to_jsonable_python(value, exclude_none=True)
-        return Response(ormsgpack.packb(plain, option=ormsgpack.OPT_NON_STR_KEYS), status, media_type=MSGPACK)
-    return Response(pydantic_core.to_json(value, exclude_none=True), status, media_type=JSON)
+class ReplyWriter(Generic[R]):
+    """Writes one kind of reply. Fields that are None are left out."""
+
+    __slots__ = ("_adapter",)
+
+    def __init__(self, reply: type[R]) -> None:
+        self._adapter: TypeAdapter[R] = TypeAdapter(reply)
+
+    def write(self, reply: R, *, msgpack: bool, status: int) -> Response:
+        """``reply`` as a response."""
+        if msgpack:
+            plain = self._adapter.dump_python(reply, exclude_none=True)
+            return Response(ormsgpack.packb(plain), status, media_type=MSGPACK)
+        return Response(self._adapter.dump_json(reply, exclude_none=True), status, media_type=JSON)
+
+
+def render_problem(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """A problem document as a response. It is always JSON."""
+    return Response(pydantic_core.to_json(document), document["status"], headers, media_type=PROBLEM_JSON)
 
 
 def render_error(error: BlockyardError) -> Response:
-    """``error`` as a problem document. It is always JSON."""
+    """``error`` as a response; where a retry can help, with the time to wait in whole seconds."""
     headers = {}
     if "retry_after_ms" in error.figures:
-        headers["Retry-After"] = str(-(-error.figures["retry_after_ms"] // 1000))
-    return Response(
-        pydantic_core.to_json(problem(error)), STATUS[type(error)], headers, media_type=PROBLEM_JSON
-    )
+        headers["Retry-After"] = str(div_ceil(error.figures["retry_after_ms"], 1000))
+    return render_problem(problem(error), headers)

@@ -21,7 +21,7 @@ from blockyard.core.ids import LeaseId
 from blockyard.core.pool import Pool
 from blockyard.server import schemas
 from blockyard.server.clock import Clock
-from blockyard.server.media import BodyReader, render, wants_msgpack
+from blockyard.server.media import BodyReader, ReplyWriter, wants_msgpack
 from blockyard.server.pools import Pools
 
 MAX_KEY_LENGTH = 256
@@ -172,6 +172,7 @@ def pool_call_routes(pools: Pools, clock: Clock) -> list[Route]:
 
 def _endpoint(call: PoolCall, pools: Pools, clock: Clock) -> Callable[[Request], Awaitable[Response]]:
     reader: BodyReader[schemas.Body] = BodyReader(call.body, takes_msgpack=call.msgpack)
+    writer: ReplyWriter[tell.Reply] = ReplyWriter(call.reply)
     body_is_optional = call.body is schemas.PoolBody
     make_command = call.command
 
@@ -188,7 +189,7 @@ def _endpoint(call: PoolCall, pools: Pools, clock: Clock) -> Callable[[Request],
             key = headers.get("idempotency-key")
             once = command if key is None else _once(key, request.scope["path"], raw, command)
             reply = pool.apply(once, clock.now_ms())
-        return render(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
+        return writer.write(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
 
     endpoint.__name__ = call.path.strip("/").replace("/", "_")
     return endpoint
