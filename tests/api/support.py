@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fastapi.testclient import TestClient
+
 from blockyard.server.app import create_app
 from blockyard.server.settings import Settings
-from fastapi.testclient import TestClient
 
 
 @contextmanager

@@ -4,10 +4,11 @@ import http.client
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ormsgpack
 import pytest
+
 from server_process import ServerProcess, running_server
 
 DATA = Path(__file__).parent.parent / "data"
@@ -30,7 +31,7 @@ class Wire:
         self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         self._msgpack = msgpack
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,8 +2,9 @@
 
 import ormsgpack
 import pytest
-from api.support import block_hashes, make_api, make_lease, make_pool
 from fastapi.testclient import TestClient
+
+from api.support import block_hashes, make_api, make_lease, make_pool
 
 PROMPT = block_hashes(1, 2, 3)  # twelve tokens in blocks of four
 
