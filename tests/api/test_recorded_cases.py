@@ -55,7 +55,7 @@ def as_bytes(body: Any) -> Any:
         return [as_bytes(item) for item in body]
     if not isinstance(body, dict):
         return body
-    plain = {}
+    plain: dict[str, Any] = {}
     for name, value in body.items():
         if name == "block_hashes" and isinstance(value, list):
             plain[name] = [bytes.fromhex(block_hash) for block_hash in value]
@@ -158,7 +158,7 @@ class Steps(SingleCalls):
             return {**admitted, "num_free_blocks": got["num_free_blocks"]}
         handle, computed = self._handles[sequence_id], self._computed[sequence_id]
         num_new = min(body["num_tokens"] - computed, body["max_new_tokens"])
-        extend = {"sequences": [handle], "num_tokens": [computed + num_new]}
+        extend: dict[str, Any] = {"sequences": [handle], "num_tokens": [computed + num_new]}
         extend["num_lookahead_tokens"] = body.get("num_lookahead_tokens", 0)
         extend["block_hashes"] = {str(handle): body["block_hashes"]}
         got = self._step(extend=extend)

@@ -392,7 +392,8 @@ class NaivePool:
             lengths.append((extends.sequences, extends.num_computed_tokens))
         admitted = [admission.sequence_id for admission in step.admit]
         if (
-            any(len(set(column)) < len(column) for column in columns)
+            extends.num_lookahead_tokens < 0
+            or any(len(set(column)) < len(column) for column in columns)
             or any(len(handles) != len(column) for handles, column in lengths)
             or set(step.free) & set(extends.sequences)
             or {*extends.block_hashes, *extends.token_ids} - set(extends.sequences)

@@ -56,15 +56,15 @@ from blockyard.core.errors import (
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
-from blockyard.core.replies import Allocated, CacheReset, LeasesExpired, Refused, Reply, Stepped
+from blockyard.core.replies import Admitted, Allocated, CacheReset, LeasesExpired, Refused, Reply, Stepped
 
 NIGHTLY = os.environ.get("BLOCKYARD_NIGHTLY") == "1"
 
 NUM_STEPS = 50
 """Rules that one run of the machine goes through."""
 
-NUM_RUNS = 2_200 if NIGHTLY else 120
-"""Times NUM_STEPS: 110,000 steps at night, 6,000 by day. What came of it is counted and asserted."""
+NUM_RUNS = 8_000 if NIGHTLY else 400
+"""Times NUM_STEPS: 400,000 steps at night, 20,000 by day. What came of it is counted and asserted."""
 
 SETTINGS = settings(
     max_examples=NUM_RUNS,
@@ -82,7 +82,7 @@ SEQUENCE_IDS = [SequenceId(f"s{number}") for number in range(9)]
 
 small = st.integers(0, 6)
 tokens = st.integers(1, MAX_TOKENS)
-picks = st.integers(0, 63)
+picks = st.sampled_from(range(64))
 prompts = st.integers(0, len(SHARED_TOKENS) - 1)
 rarely = st.sampled_from([False] * 7 + [True])
 often = st.sampled_from([True] * 3 + [False])
@@ -110,7 +110,7 @@ def pool_configs(draw: st.DrawFn) -> PoolConfig:
     if len(groups) == 2 and draw(st.booleans()):
         groups.append(groups[1])  # groups with equal specs, which are looked up together
     sizes = [group.block_size for group in groups]
-    num_blocks = draw(st.integers(6, 16)) * len(groups)
+    num_blocks = draw(st.sampled_from([6, 9, 14, 20, 28])) * len(groups)
     return PoolConfig(
         num_blocks=num_blocks,
         groups=tuple(groups),
@@ -203,7 +203,9 @@ class PoolMachine(RuleBasedStateMachine):
             skip_prefix_cache=skip,
             full_sequence_must_fit=must_fit,
         )
-        self.do(Allocate(lease_id=holder.lease_id, admission=admission), once=once)
+        command = Allocate(lease_id=holder.lease_id, admission=admission)
+        if isinstance(self.do(command, once=once), InsufficientBlocks):
+            self.preempt(holder, lease)
 
     @rule(
         pick=picks,
@@ -244,7 +246,8 @@ class PoolMachine(RuleBasedStateMachine):
             admission=admission,
             num_computed_tokens=num_computed if rejected else None,
         )
-        self.do(command, once=once)
+        if isinstance(self.do(command, once=once), InsufficientBlocks):
+            self.preempt(self.naive.leases[sequence.lease_id], pick)
 
     @rule(pick=picks, back=st.sampled_from([0, 0, 1, 3, 8]), with_content=rarely, once=rarely)
     def commit(self, *, pick: int, back: int, with_content: bool, once: bool) -> None:
@@ -384,7 +387,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.num_commands += 1
         self.coverage["lookup that hits"] += found.num_cached_tokens > 0
 
-    @rule(drained=rarely)
+    @rule(drained=st.sampled_from([False] * 15 + [True]))
     def reset(self, *, drained: bool) -> None:
         if drained:
             for lease in self.leases():
@@ -395,7 +398,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(
         lease=picks,
-        action=st.sampled_from(["renew", "create", "create", "delete"]),
+        action=st.sampled_from(["renew", "renew", "create", "create", "create", "delete"]),
         ttl_ms=st.integers(1, 3_000),
         once=rarely,
     )
@@ -408,7 +411,7 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             self.do(RenewLease(lease_id=lease_id), once=once)
 
-    @rule(passed_ms=st.sampled_from([0, 1, 200, 700]), expire=st.booleans())
+    @rule(passed_ms=st.sampled_from([0, 1, 300, 1_500]), expire=st.booleans())
     def pass_time(self, *, passed_ms: int, expire: bool) -> None:
         self.now_ms += passed_ms
         if not expire:
@@ -463,7 +466,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.do(RenewLease(lease_id=self.pick_lease(0).lease_id))
         self.coverage["restarts"] += 1
 
-    @rule(lease=picks, pick=st.integers(0, 255))
+    @rule(lease=picks, pick=st.sampled_from(range(256)))
     def err(self, *, lease: int, pick: int) -> None:
         made = faults(self.naive, self.pick_lease(lease))
         fault = sorted(made)[pick % len(made)]
@@ -471,6 +474,12 @@ class PoolMachine(RuleBasedStateMachine):
         error = self.do(command)
         assert type(error) is expected, fault
         self.coverage[f"fault: {fault}"] += 1
+
+    # A rule is drawn as often as it is named: sequences' rules three times, the others once.
+    admit_again, admit_once_more = admit, admit
+    extend_again, extend_once_more = extend, extend
+    commit_again, commit_once_more = commit, commit
+    step_again, step_once_more = step, step
 
     # What is checked
 
@@ -493,6 +502,10 @@ class PoolMachine(RuleBasedStateMachine):
         self.coverage[f"{type(command).__name__}: {type(got).__name__}"] += 1
         if isinstance(got, Allocated):
             self.coverage["hit"] += bool(got.num_cached_tokens)
+        if isinstance(got, Stepped):
+            admitted = [entry for entry in got.admit if isinstance(entry, Admitted)]
+            self.coverage["admitted in step"] += len(admitted)
+            self.coverage["hit in step"] += sum(bool(entry.num_cached_tokens) for entry in admitted)
         return got
 
     @invariant()
@@ -543,6 +556,12 @@ class PoolMachine(RuleBasedStateMachine):
         admission = self.admission(self.unused_ids()[0], pick % len(SHARED_TOKENS), 1 + pick % MAX_TOKENS)
         self.do(Allocate(lease_id=self.pick_lease(pick).lease_id, admission=admission))
         return None
+
+    def preempt(self, lease: NaiveLease, pick: int) -> None:
+        """What schedulers do when blocks are short, and mostly must: a sequence of the lease is freed."""
+        held = self.held_by(lease)
+        if held and pick % 4:
+            self.do(Free(lease_id=lease.lease_id, sequence_ids=[held[pick % len(held)].sequence_id]))
 
     def unused_ids(self) -> list[SequenceId]:
         """Ids that no sequence has; one lease's sequences are freed if need be."""

@@ -27,6 +27,10 @@ class Subcommand:
 
 SUBCOMMANDS = {
     "serve": Subcommand("serve", "Run a server."),
+    "replay": Subcommand("replay.command", "Replay a request trace, and see how much of it was cached."),
+    "pools": Subcommand("pools", "List a server's pools."),
+    "stats": Subcommand("stats", "Show a pool's figures."),
+    "audit": Subcommand("audit", "Recount a pool from its block tables."),
 }
 
 
@@ -45,21 +49,35 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list in ``--help``, without importing any of them."""
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
+        """The list in ``--help``, without an import."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, sub.summary) for name, sub in SUBCOMMANDS.items()])
+            formatter.write_dl([(name, subcommand.summary) for name, subcommand in SUBCOMMANDS.items()])
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
-    if value and not ctx.resilient_parsing:
+def _print_version(context: click.Context, _option: click.Parameter, is_given: Any) -> None:
+    if is_given and not context.resilient_parsing:
         click.echo(f"blockyard {version('blockyard')}")
-        ctx.exit()
+        context.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
 )
 def blockyard() -> None:
-    """Allocate KV-cache blocks for LLM inference over the network."""
+    """Allocate KV-cache blocks for LLM inference over the network.
+
+    One server owns the block pools of one or many inference engines. To see the whole at work, with a server
+    and a workload of its own:
+
+    \b
+        blockyard replay
+
+    Exit status: 0 ok, 1 failure, 2 a mistake in the arguments. Each command has its own --help.
+    """  # noqa: D301 - \b keeps click from filling the example
