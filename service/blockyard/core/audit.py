@@ -7,7 +7,6 @@ queue exactly if that is zero; and the prefix index holds exactly the blocks tha
 """
 
 from array import array
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,25 +44,24 @@ class Audit:
 
 def audit(pool: "Pool") -> Audit:
     """Recount ``pool``. Changes nothing."""
-    holders, named = _count_holders(pool)
-    queue_problems = pool.store.queue.problems()
-    free = set() if queue_problems else set(pool.store.queue)
+    holders, counts = _recount(pool)
+    num_held = len(counts) - counts.count(0)
+    num_free, free_problems = _walk_free_queue(pool, counts)
     problems = [
-        *queue_problems,
+        *free_problems,
         *_sequence_problems(pool),
-        *_block_problems(pool, named, free),
+        *_count_problems(pool, counts),
         *_index_problems(pool),
     ]
-    num_held = len(named)
-    if len(free) + num_held + 1 != pool.config.num_blocks:
+    if num_free + num_held + 1 != pool.config.num_blocks:
         problems.append(
-            f"{len(free)} free, {num_held} held and 1 null are not {pool.config.num_blocks} blocks"
+            f"{num_free} free, {num_held} held and 1 null are not {pool.config.num_blocks} blocks"
         )
     return Audit(
         epoch=pool.epoch,
         ok=not problems,
         num_blocks=pool.config.num_blocks,
-        num_free_blocks=len(free),
+        num_free_blocks=num_free,
         num_held_blocks=num_held,
         num_null_blocks=1,
         holders=holders,
@@ -71,17 +69,18 @@ def audit(pool: "Pool") -> Audit:
     )
 
 
-def _count_holders(pool: "Pool") -> tuple[list[Holder], Counter[BlockId]]:
-    """Every lease's share, and how often each block is named in all."""
-    named: Counter[BlockId] = Counter()
+def _recount(pool: "Pool") -> tuple[list[Holder], "array[int]"]:
+    """Every lease's share, and per block how many table entries and raw holders name it."""
+    counts = array("i", bytes(4 * pool.config.num_blocks))
     holders = []
     for lease in pool.leases.values():
-        own: Counter[BlockId] = Counter(lease.raw_blocks.keys())
-        for sequence in lease.sequences.values():
-            for table in sequence.tables:
-                own.update(table)
-        del own[NULL_BLOCK]
-        named += own
+        own: set[BlockId] = set()
+        tables = [table for sequence in lease.sequences.values() for table in sequence.tables]
+        for table in (*tables, lease.raw_blocks):
+            own.update(table)
+            for block in table:
+                counts[block] += 1
+        own.discard(NULL_BLOCK)
         holders.append(
             Holder(
                 lease_id=lease.lease_id,
@@ -90,7 +89,17 @@ def _count_holders(pool: "Pool") -> tuple[list[Holder], Counter[BlockId]]:
                 num_blocks=len(own),
             )
         )
-    return holders, named
+    counts[NULL_BLOCK] = 0
+    return holders, counts
+
+
+def _walk_free_queue(pool: "Pool", counts: "array[int]") -> tuple[int, list[str]]:
+    """How many blocks are free, and those among them that somebody holds."""
+    queue = pool.store.queue
+    problems = queue.problems()
+    if problems:
+        return 0, problems
+    return len(queue), [f"block {block} is both free and held" for block in queue if counts[block]]
 
 
 def _sequence_problems(pool: "Pool") -> list[str]:
@@ -116,50 +125,37 @@ def _sequence_problems(pool: "Pool") -> list[str]:
     return problems
 
 
-def _block_problems(pool: "Pool", named: Counter[BlockId], free: set[BlockId]) -> list[str]:
-    """Counts that differ from the tables, and blocks that are both free and held, or neither."""
-    problems = []
-    counts = pool.store.reference_counts
-    if counts[NULL_BLOCK] != 0 or NULL_BLOCK in free or pool.store.hashes[NULL_BLOCK] is not None:
-        problems.append("the null block is counted, free or cached")
-    recount = array("i", bytes(4 * pool.config.num_blocks))
-    for block, times in named.items():
-        recount[block] = times
-    if recount != counts:
-        problems += [
-            f"block {block} counts {counts[block]} holders, {times} name it"
-            for block, times in enumerate(recount)
-            if times != counts[block]
-        ]
-    problems += [f"block {block} is both free and held" for block in free & named.keys()]
-    if len(free | named.keys()) != pool.config.num_blocks - 1:
-        problems += [
-            f"block {block} is neither free nor held"
-            for block in range(1, pool.config.num_blocks)
-            if block not in free and block not in named
-        ]
-    return problems
+def _count_problems(pool: "Pool", counts: "array[int]") -> list[str]:
+    """Reference counts that differ from what the tables say."""
+    kept = pool.store.reference_counts
+    if counts == kept:
+        return []
+    return [
+        f"block {block} counts {kept[block]} holders, {times} name it"
+        for block, times in enumerate(counts)
+        if times != kept[block]
+    ]
 
 
 def _index_problems(pool: "Pool") -> list[str]:
     """Index entries whose block carries another hash or group, and hashes that the index does not know."""
     problems = []
     store = pool.store
-    indexed: Counter[BlockId] = Counter()
+    num_indexed = 0
     for group in range(store.index.num_groups):
         for block_hash, entry in store.index.table(group).items():
-            blocks = [entry] if isinstance(entry, int) else list(entry)
-            indexed.update(blocks)
+            blocks = [entry] if isinstance(entry, int) else entry
+            num_indexed += len(blocks)
             problems += [
                 f"block {block} is indexed in group {group} under a hash that it does not carry"
                 for block in blocks
                 if store.hashes[block] != block_hash or store.groups[block] != group
             ]
-    cached = {block for block, block_hash in enumerate(store.hashes) if block_hash is not None}
-    problems += [
-        f"block {block} carries a hash that the index does not know" for block in cached - set(indexed)
-    ]
-    problems += [f"block {block} is indexed {times} times" for block, times in indexed.items() if times > 1]
-    if len(cached) != store.num_cached_blocks:
-        problems.append(f"{len(cached)} blocks are cached, {store.num_cached_blocks} counted")
+    num_cached = len(store.hashes) - store.hashes.count(None)
+    if not num_indexed == num_cached == store.num_cached_blocks:
+        problems.append(
+            f"{num_cached} blocks carry a hash, {num_indexed} are indexed, {store.num_cached_blocks} counted"
+        )
+    if store.hashes[NULL_BLOCK] is not None:
+        problems.append("the null block carries a hash")
     return problems

@@ -1,0 +1,103 @@
+"""What a large pool costs: to create, hold, audit, snapshot and restore.
+
+python tests/benchmarks/bench_pool.py [--num-blocks N] [--json]
+
+Creation runs in a process of its own, so that the growth of its resident memory is the pool's alone. A full
+pool is one whose every block caches a block hash of 32 bytes.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from time import perf_counter
+from typing import Any
+
+from blockyard.core.commands import AllocateBlocks, CreateLease
+from blockyard.core.config import GroupConfig, PoolConfig
+from blockyard.core.ids import LeaseId
+from blockyard.core.pool import Pool
+
+BLOCK_SIZE = 16
+LEASE = LeaseId("benchmark")
+
+
+def make_config(num_blocks: int) -> PoolConfig:
+    return PoolConfig(
+        num_blocks=num_blocks,
+        groups=(GroupConfig(kind="full_attention", block_size=BLOCK_SIZE),),
+        scheduler_block_size=BLOCK_SIZE,
+        hash_block_size=BLOCK_SIZE,
+    )
+
+
+def resident_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def fill(pool: Pool) -> None:
+    """Publish a hash for every block, all of them held by one lease."""
+    num_blocks = pool.config.num_blocks - 1
+    pool.apply(CreateLease(lease_id=LEASE, holder="benchmark", ttl_ms=10**9), 0)
+    pool.apply(AllocateBlocks(lease_id=LEASE, num_blocks=num_blocks), 0)
+    for block in range(1, num_blocks + 1):
+        pool.store.publish(block, 0, block.to_bytes(32, "big"))
+
+
+def measure(num_blocks: int) -> dict[str, Any]:
+    """Figures of a pool of ``num_blocks``; to be called once in a process."""
+    before = resident_bytes()
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, start: float) -> None:
+        seconds[name] = perf_counter() - start
+
+    start = perf_counter()
+    pool = Pool(make_config(num_blocks))
+    timed("create", start)
+    empty = resident_bytes() - before
+    fill(pool)
+    full = resident_bytes() - before
+    start = perf_counter()
+    assert pool.audit().ok
+    timed("audit", start)
+    start = perf_counter()
+    snapshot = pool.snapshot()
+    timed("snapshot", start)
+    start = perf_counter()
+    Pool.restore(snapshot)
+    timed("restore", start)
+    return {
+        "num_blocks": num_blocks,
+        "bytes_a_block_empty": round(empty / num_blocks, 1),
+        "bytes_a_block_full": round(full / num_blocks, 1),
+        **{f"{name}_ms": round(value * 1e3, 1) for name, value in seconds.items()},
+    }
+
+
+def main() -> int:
+    """Print the figures as a table, or as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--num-blocks", type=int, default=1_000_000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(args.num_blocks)))
+        return 0
+    command = [sys.executable, __file__, "--measure", "--num-blocks", str(args.num_blocks)]
+    figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if args.json:
+        print(json.dumps(figures))
+        return 0
+    for name, value in figures.items():
+        print(f"{name.replace('_', ' '):<24}{value:>12,}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
