@@ -68,12 +68,11 @@ class BlockTables:
         """
         num_granted = hit.num_tokens + num_new_tokens
         num_slots = self._num_slots(num_granted + num_lookahead_tokens)
-        num_available = len(self._store.queue) - self._config.watermark_blocks
+        watermark = self._config.watermark_blocks
         if must_fit_tokens:
-            self._require(
-                self._num_blocks_to_admit(self._num_slots(must_fit_tokens), hit, capped=True), num_available
-            )
-        self._require(self._num_blocks_to_admit(num_slots, hit, capped=False), num_available)
+            needed = self._num_blocks_to_admit(self._num_slots(must_fit_tokens), hit, capped=True)
+            self._require_free(needed + watermark)
+        self._require_free(self._num_blocks_to_admit(num_slots, hit, capped=False) + watermark)
 
         for kind, cached in zip(self._kinds, hit.block_ids, strict=True):
             num_skipped = min(kind.num_skipped_blocks(hit.num_tokens), len(cached))
@@ -103,14 +102,12 @@ class BlockTables:
             InsufficientBlocks: Nothing was given.
         """
         if must_fit_tokens:
-            self._require(
-                self._num_blocks_to_extend(sequence, self._num_slots(must_fit_tokens), capped=True),
-                len(self._store.queue),
-            )
+            num_slots = self._num_slots(must_fit_tokens)
+            self._require_free(self._num_blocks_to_extend(sequence, num_slots, capped=True))
         self._drop_skipped(sequence, num_computed_tokens)
         num_granted = num_computed_tokens + num_new_tokens
         num_slots = self._num_slots(num_granted + num_lookahead_tokens)
-        self._require(self._num_blocks_to_extend(sequence, num_slots, capped=False), len(self._store.queue))
+        self._require_free(self._num_blocks_to_extend(sequence, num_slots, capped=False))
         sequence.num_computed_tokens = num_granted
         return self._append(sequence, num_slots)
 
@@ -174,10 +171,10 @@ class BlockTables:
                 return min(num_blocks, cap)
         return num_blocks
 
-    @staticmethod
-    def _require(num_blocks: int, num_available: int) -> None:
-        if num_blocks > num_available:
-            raise InsufficientBlocks.of(num_blocks, max(num_available, 0))
+    def _require_free(self, num_blocks: int) -> None:
+        num_free = len(self._store.queue)
+        if num_blocks > num_free:
+            raise InsufficientBlocks.of(num_blocks, num_free)
 
     def _append(self, sequence: Sequence, num_slots: int) -> list[list[BlockId]]:
         appended = []
