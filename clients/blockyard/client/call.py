@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -53,31 +53,28 @@ def encode_given(form: Form, **fields: Any) -> bytes:
 
 
 def reader(kind: type[T]) -> Callable[[Response], T]:
-    """Reads a success as ``kind``; fields that it does not have are passed over, since additions are free."""
+    """Reads a success as ``kind``, a dataclass.
+
+    Fields that it does not have are passed over, since additions are free; a field that may be None is None
+    where it was left out.
+    """
     adapter = TypeAdapter(kind)
+    hints = get_type_hints(kind)
+    left_out = {name: None for name, hint in hints.items() if type(None) in get_args(hint)}
 
     def read(response: Response) -> T:
-        return validated(adapter, response)
+        document = success(response)
+        if left_out and isinstance(document, dict):
+            document = {**left_out, **document}
+        try:
+            return adapter.validate_python(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "body"
+            figures = {"status": response.status}
+            raise UnexpectedReply(f"the reply's {where}: {first['msg']}", figures) from error
 
     return read
-
-
-def validated(adapter: TypeAdapter[T], response: Response) -> T:
-    """The body of a success as ``adapter`` reads it.
-
-    Raises:
-        BlockyardError: The response is a refusal: the class of its code.
-        UnexpectedReply: It is neither.
-    """
-    document = success(response)
-    try:
-        return adapter.validate_python(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UnexpectedReply(
-            f"the reply's {where or 'body'}: {first['msg']}", {"status": response.status}
-        ) from error
 
 
 def success(response: Response) -> Any:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from blockyard.client.bodies import admission_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
 from blockyard.client.protocol import pool_path
-from blockyard.client.replies import read_allocated, read_stepped
 from blockyard.client.wire import Form, Response
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
@@ -20,6 +19,8 @@ T = TypeVar("T")
 
 _read_granted = reader(replies.LeaseGranted)
 _read_released = reader(replies.LeaseReleased)
+_read_allocated = reader(replies.Allocated)
+_read_stepped = reader(replies.Stepped)
 _read_committed = reader(replies.Committed)
 _read_freed = reader(replies.Freed)
 _read_blocks_allocated = reader(replies.BlocksAllocated)
@@ -109,7 +110,7 @@ class LeaseCalls:
             skip_prefix_cache=skip_prefix_cache,
         )
         return self._change(
-            "allocate", read_allocated, num_computed_tokens=num_computed_tokens, **admission_body(admission)
+            "allocate", _read_allocated, num_computed_tokens=num_computed_tokens, **admission_body(admission)
         )
 
     def commit(
@@ -172,7 +173,7 @@ class LeaseCalls:
         number = self.next_step_id() if step_id is None else step_id
         return self._change(
             "step",
-            read_stepped,
+            _read_stepped,
             key=f"{self.lease_id}-step-{number}",
             step_id=number,
             commit=commit_body(commit),

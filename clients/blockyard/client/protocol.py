@@ -11,9 +11,8 @@ from urllib.parse import quote
 
 from blockyard.client.bodies import content_body, extras_body, group_body
 from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader
-from blockyard.client.replies import read_descriptions
-from blockyard.client.reports import Hashed, PoolDescription
-from blockyard.client.wire import Form, encode
+from blockyard.client.reports import Hashed, PoolDescription, PoolList
+from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
 from blockyard.core.config import GroupConfig
@@ -24,6 +23,7 @@ from blockyard.core.statistics import Statistics
 
 _read_hashed = reader(Hashed)
 _read_description = reader(PoolDescription)
+_read_pool_list = reader(PoolList)
 _read_statistics = reader(Statistics)
 _read_audit = reader(Audit)
 _read_reset = reader(replies.CacheReset)
@@ -86,7 +86,7 @@ class ServerCalls:
 
     def pools(self) -> Call[Sequence[PoolDescription]]:
         """All pools."""
-        return Call(method="GET", path="/v1/pools", read=read_descriptions)
+        return Call(method="GET", path="/v1/pools", read=_read_pools)
 
     def create_pool(
         self,
@@ -214,6 +214,10 @@ class PoolCalls:
             pool=self.name,
             is_change=True,
         )
+
+
+def _read_pools(response: Response) -> Sequence[PoolDescription]:
+    return _read_pool_list(response).pools
 
 
 def pool_path(*parts: str) -> str:

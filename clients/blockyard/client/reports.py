@@ -1,6 +1,5 @@
 """What a server tells of itself and its pools, beside the replies of `blockyard.core.replies`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,7 +32,7 @@ class PoolDescription:
     pool: str
     epoch: int
     num_blocks: int
-    groups: Sequence[GroupConfig]
+    groups: list[GroupConfig]
     scheduler_block_size: int
     hash_block_size: int
     hash_algorithm: str
@@ -59,7 +58,7 @@ class PoolDescription:
 class PoolList:
     """All pools of a server."""
 
-    pools: Sequence[PoolDescription]
+    pools: list[PoolDescription]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class Hashed:
     """
 
     none_hash: HexBytes
-    block_hashes: Sequence[HexBytes]
-    extra_keys: Sequence[Any]
-    event_extra_keys: Sequence[Any] | None
-    external_int64: Sequence[int]
+    block_hashes: list[HexBytes]
+    extra_keys: list[Any]
+    event_extra_keys: list[Any] | None
+    external_int64: list[int]

@@ -7,6 +7,7 @@ may be appended, sequences finished or preempted: what is under way refers to a 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from blockyard.client.step_result import Scheduled, StepResult
 from blockyard.client.tracked import Tracked
@@ -33,8 +34,7 @@ class PreparedStep:
     admitted: Sequence[Tracked]
 
 
-@dataclass(frozen=True, slots=True)
-class _Extension:
+class _Extension(NamedTuple):
     tracked: Tracked
     handle: SequenceHandle
     num_new_tokens: int

@@ -44,5 +44,5 @@ class StepResult:
     scheduled: Mapping[str, Scheduled]
     insufficient: Sequence[str]
     refused: Mapping[str, Refused]
-    copies: Sequence[tuple[BlockId, BlockId]]
+    copies: Sequence[Sequence[BlockId]]
     num_free_blocks: int

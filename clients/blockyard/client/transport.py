@@ -76,9 +76,7 @@ class LeanTransport:
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, {}
-        for connections in idle.values():
-            for connection in connections:
-                connection.close()
+        _close_all(idle)
 
     def _exchange(self, connection: Connection, request: Request, timeout_s: float) -> Response:
         try:
@@ -92,7 +90,8 @@ class LeanTransport:
     def _take_idle(self, origin: str) -> Connection | None:
         if self._process_id != os.getpid():  # forked: the sockets are the parent's too
             self._lock, self._process_id = threading.Lock(), os.getpid()
-            self._idle = {}
+            inherited, self._idle = self._idle, {}
+            _close_all(inherited)  # our descriptors; the parent's stay open
         while True:
             with self._lock:
                 if self._is_closed:
@@ -113,6 +112,12 @@ class LeanTransport:
                     idle.append(connection)
                     return
         connection.close()
+
+
+def _close_all(idle: dict[str, list[Connection]]) -> None:
+    for connections in idle.values():
+        for connection in connections:
+            connection.close()
 
 
 class HttpxTransport:

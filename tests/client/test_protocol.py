@@ -1,0 +1,260 @@
+"""Calls and replies as pure values: nothing is sent."""
+
+import json
+from typing import Any
+
+import ormsgpack
+import pytest
+
+from blockyard.client import (
+    Admission,
+    Admitted,
+    Form,
+    GroupConfig,
+    InsufficientBlocks,
+    OtherRefusal,
+    Refused,
+    Response,
+    StaleEpoch,
+    StepCommit,
+    StepExtend,
+    UnexpectedReply,
+)
+from blockyard.client.call import Call
+from blockyard.client.errors import read_problem
+from blockyard.client.lease_protocol import LeaseCalls
+from blockyard.client.protocol import PoolCalls, ServerCalls
+from blockyard.core.errors import ERRORS
+from blockyard.core.extra_keys import Extras, Lora, MultiModalFeature, PromptEmbeds
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+
+HASHES = [b"\x01" * 16, b"\xab" * 16]
+
+
+def lease_calls(form: Form = Form.MSGPACK) -> LeaseCalls:
+    return LeaseCalls("llama", LeaseId("lease-1"), 3, form)
+
+
+def body_of(call: Call[Any]) -> Any:
+    if call.form is Form.MSGPACK:
+        return ormsgpack.unpackb(call.body, option=ormsgpack.OPT_NON_STR_KEYS)
+    return json.loads(call.body)
+
+
+def ok(document: object) -> Response:
+    return Response(200, {"content-type": "application/json"}, json.dumps(document).encode())
+
+
+def refusal(status: int, document: object) -> Response:
+    return Response(status, {"content-type": "application/problem+json"}, json.dumps(document).encode())
+
+
+def test_a_pool_name_is_percent_encoded_in_paths() -> None:
+    assert PoolCalls("a/b c").stats().path == "/v1/pools/a%2Fb%20c/stats"
+
+
+def test_a_sequence_id_is_percent_encoded_in_paths() -> None:
+    assert PoolCalls("p").sequence("r?1").path == "/v1/pools/p/sequences/r%3F1"
+
+
+def test_creating_a_pool_sends_only_what_was_given() -> None:
+    call = ServerCalls().create_pool("p", num_blocks=8, block_size=4, publish="on_allocate")
+    assert (call.method, call.path) == ("PUT", "/v1/pools/p")
+    assert body_of(call) == {"num_blocks": 8, "block_size": 4, "publish": "on_allocate"}
+
+
+def test_groups_travel_without_their_empty_fields() -> None:
+    group = GroupConfig(kind="sliding_window", block_size=4, sliding_window=8)
+    body = body_of(ServerCalls().create_pool("p", num_blocks=8, groups=[group]))
+    assert body == {
+        "num_blocks": 8,
+        "groups": [{"kind": "sliding_window", "block_size": 4, "sliding_window": 8}],
+    }
+
+
+def test_block_hashes_are_raw_bytes_in_msgpack() -> None:
+    assert body_of(PoolCalls("p").lookup(40, block_hashes=HASHES)) == {
+        "num_tokens": 40,
+        "block_hashes": HASHES,
+    }
+
+
+def test_block_hashes_are_lower_case_hex_in_json() -> None:
+    body = body_of(PoolCalls("p", Form.JSON).lookup(40, block_hashes=HASHES))
+    assert body == {"num_tokens": 40, "block_hashes": ["01" * 16, "ab" * 16]}
+
+
+def test_extras_travel_beside_the_tokens() -> None:
+    extras = Extras(
+        mm_features=(MultiModalFeature(1, 2, "image"),),
+        lora=Lora("fr", "/fr"),
+        cache_salt="tenant",
+        prompt_embeds=PromptEmbeds.from_rows([[0.5, 1.0], [2.0, -1.0]]),
+    )
+    assert body_of(PoolCalls("p").lookup(4, token_ids=[1, 2, 3, 4], extras=extras)) == {
+        "num_tokens": 4,
+        "token_ids": [1, 2, 3, 4],
+        "mm_features": [{"offset": 1, "length": 2, "identifier": "image"}],
+        "lora": {"name": "fr", "path": "/fr"},
+        "cache_salt": "tenant",
+        "prompt_embeds_float32": [[0.5, 1.0], [2.0, -1.0]],
+    }
+
+
+def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
+    calls = lease_calls()
+    changes: list[Call[Any]] = [
+        calls.allocate("s", 10),
+        calls.commit("s", 10),
+        calls.free(["s"]),
+        calls.step(),
+        calls.allocate_blocks(2),
+        calls.free_blocks([1]),
+    ]
+    for call in changes:
+        body = body_of(call)
+        assert (body["lease_id"], body["epoch"]) == ("lease-1", 3)
+
+
+def test_every_post_that_changes_a_pool_carries_an_idempotency_key_and_no_read_does() -> None:
+    calls, pool = lease_calls(), PoolCalls("p")
+    assert all(call.is_change for call in (calls.allocate("s", 1), calls.renew(), pool.create_lease("me", 5)))
+    assert not any(call.is_change for call in (pool.lookup(1), pool.stats(), pool.sequence("s")))
+
+
+def test_an_allocation_leaves_defaults_out() -> None:
+    assert body_of(lease_calls().allocate("s", 10)) == {
+        "lease_id": "lease-1",
+        "epoch": 3,
+        "sequence_id": "s",
+        "num_tokens": 10,
+    }
+
+
+def test_a_step_is_columnar() -> None:
+    one, two = SequenceHandle(1), SequenceHandle(2)
+    call = lease_calls().step(
+        commit=StepCommit(sequences=[one], num_computed_tokens=[16]),
+        free=[two],
+        extend=StepExtend(sequences=[one], num_tokens=[17], block_hashes={one: HASHES[:1]}),
+        admit=[Admission(sequence_id=SequenceId("s"), num_tokens=5, max_new_tokens=4)],
+    )
+    assert body_of(call) == {
+        "lease_id": "lease-1",
+        "epoch": 3,
+        "step_id": 1,
+        "commit": {"sequences": [1], "num_computed_tokens": [16]},
+        "free": {"sequences": [2]},
+        "extend": {"sequences": [1], "num_tokens": [17], "block_hashes": {1: HASHES[:1]}},
+        "admit": [{"sequence_id": "s", "num_tokens": 5, "max_new_tokens": 4}],
+    }
+
+
+def test_step_ids_rise_and_a_repeat_keeps_its_key() -> None:
+    calls = lease_calls()
+    first, second = calls.step(), calls.step()
+    assert [body_of(call)["step_id"] for call in (first, second)] == [1, 2]
+    assert calls.step(step_id=1).key == first.key != second.key
+
+
+def test_unknown_reply_fields_are_ignored() -> None:
+    reply = ok({"epoch": 1, "num_cached_tokens": 4, "block_ids": [[3]], "colour": "blue"})
+    assert PoolCalls("p").lookup(9).read(reply).num_cached_tokens == 4
+
+
+def test_msgpack_replies_are_read_by_their_content_type() -> None:
+    body = ormsgpack.packb({"epoch": 1, "num_cached_tokens": 0, "block_ids": [[]]})
+    assert (
+        PoolCalls("p").lookup(9).read(Response(200, {"content-type": "application/msgpack"}, body)).epoch == 1
+    )
+
+
+def test_fields_that_are_none_may_be_left_out_of_a_reply() -> None:
+    reply = {
+        "epoch": 1,
+        "sequence": 4,
+        "num_new_tokens": 1,
+        "block_ids": [[]],
+        "copies": [],
+        "num_free_blocks": 9,
+    }
+    assert lease_calls().allocate("s", 10).read(ok(reply)).num_cached_tokens is None
+
+
+def test_admissions_of_a_step_are_told_apart_from_refusals() -> None:
+    given = {"sequence": 4, "num_cached_tokens": 0, "num_new_tokens": 1, "block_ids": [[5]]}
+    refused = {"code": "insufficient_blocks", "num_required_blocks": 3, "num_free_blocks": 1}
+    extend = {"sequences": [], "block_ids": [], "insufficient": [7]}
+    document = {
+        "epoch": 1,
+        "extend": extend,
+        "copies": [[1, 2]],
+        "admit": [given, refused],
+        "num_free_blocks": 1,
+    }
+    stepped = lease_calls().step().read(ok(document))
+    assert stepped.admit == [
+        Admitted(sequence=SequenceHandle(4), num_cached_tokens=0, num_new_tokens=1, block_ids=[[5]]),
+        Refused(code="insufficient_blocks", num_required_blocks=3, num_free_blocks=1),
+    ]
+    assert stepped.copies == [[1, 2]]
+    assert stepped.extend.insufficient == [7]
+
+
+def test_hashes_come_back_as_bytes() -> None:
+    document = {
+        "none_hash": "00ff",
+        "block_hashes": ["0102"],
+        "extra_keys": [None],
+        "event_extra_keys": None,
+        "external_int64": [258],
+    }
+    hashed = ServerCalls().hash([1, 2], algorithm="sha256", block_size=2).read(ok(document))
+    assert (hashed.none_hash, hashed.block_hashes) == (b"\x00\xff", [b"\x01\x02"])
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_each_code_becomes_its_class_with_its_figures(error: type[Exception]) -> None:
+    code = error.code  # type: ignore[attr-defined]
+    read = read_problem(409, {"code": code, "detail": "why", "title": "t", "status": 409, "epoch": 7})
+    assert type(read) is error
+    assert (str(read), read.figures) == ("why", {"epoch": 7})
+
+
+def test_an_unknown_code_is_carried_by_a_general_error() -> None:
+    with pytest.raises(OtherRefusal, match="too many") as caught:
+        PoolCalls("p").stats().read(
+            refusal(429, {"code": "quota_exceeded", "detail": "too many", "num_quota_blocks": 5})
+        )
+    assert caught.value.code == "quota_exceeded"
+    assert caught.value.figures["num_quota_blocks"] == 5
+
+
+def test_a_problem_in_msgpack_is_read_too() -> None:
+    body = ormsgpack.packb({"code": "stale_epoch", "detail": "moved", "epoch": 4})
+    with pytest.raises(StaleEpoch) as caught:
+        lease_calls().step().read(Response(409, {"content-type": "application/msgpack"}, body))
+    assert caught.value.figures == {"epoch": 4}
+
+
+def test_a_gateways_page_is_an_unexpected_reply_with_its_status() -> None:
+    with pytest.raises(UnexpectedReply) as caught:
+        PoolCalls("p").stats().read(Response(502, {"content-type": "text/html"}, b"<html>"))
+    assert caught.value.figures == {"status": 502}
+
+
+def test_a_reply_of_another_form_names_the_field() -> None:
+    with pytest.raises(UnexpectedReply, match="num_cached_tokens"):
+        PoolCalls("p").lookup(9).read(ok({"epoch": 1, "num_cached_tokens": "many", "block_ids": []}))
+
+
+def test_insufficient_blocks_tells_the_need() -> None:
+    with pytest.raises(InsufficientBlocks) as caught:
+        lease_calls().allocate("s", 9).read(
+            refusal(409, {"code": "insufficient_blocks", "num_required_blocks": 3, "num_free_blocks": 1})
+        )
+    assert caught.value.figures == {"num_required_blocks": 3, "num_free_blocks": 1}
+
+
+def test_readiness_reads_503_as_no() -> None:
+    assert ServerCalls().ready().read(refusal(503, {"code": "not_ready"})) is False
