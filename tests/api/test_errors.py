@@ -91,7 +91,7 @@ def provoke_overloaded(_: TestClient) -> Response:
 
 
 def provoke_not_ready(api: TestClient) -> Response:
-    api.app.state.server.is_ready = False  # type: ignore[attr-defined]
+    api.app.is_ready = False  # type: ignore[attr-defined]
     return api.get("/v1/pools")
 
 
@@ -153,7 +153,7 @@ def test_health_answers_while_the_server_refuses_work() -> None:
     with make_api(max_requests_in_flight=0) as api:
         assert api.get("/healthz").status_code == 200
         assert api.get("/readyz").status_code == 200
-        api.app.state.server.is_ready = False  # type: ignore[attr-defined]
+        api.app.is_ready = False  # type: ignore[attr-defined]
         assert api.get("/healthz").status_code == 200
         reply = api.get("/readyz")
     assert (reply.status_code, reply.json()["code"]) == (503, "not_ready")
@@ -175,7 +175,7 @@ def test_a_wrong_method_is_a_problem_document() -> None:
 def test_our_own_mistake_is_answered_500() -> None:
     with make_api() as api:
         pool = make_pool(api)
-        next(iter(api.app.state.pools))[1].store = None  # type: ignore[attr-defined]
+        next(iter(api.app.pools))[1].store = None  # type: ignore[attr-defined]
         reply = api.get(f"{pool}/stats")
     assert (reply.status_code, reply.json()["code"]) == (500, "internal_error")
 

@@ -6,20 +6,23 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version
 
 import structlog
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError
 from blockyard.server import openapi
 from blockyard.server.clock import Clock
-from blockyard.server.guard import Guard, not_ready
+from blockyard.server.dashboard import dashboard_routes
+from blockyard.server.guard import Guard
 from blockyard.server.media import render_error, render_problem
-from blockyard.server.pool_calls import pool_call_routes
+from blockyard.server.metrics import metrics_route
+from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
 from blockyard.server.pools import Pools
-from blockyard.server.problems import http_problem, invalid_fields
-from blockyard.server.routes import Health, api_routes
+from blockyard.server.problems import http_problem, internal_error, invalid_fields
+from blockyard.server.routes import api_routes, health_routes
 from blockyard.server.settings import Settings
 
 log = structlog.get_logger("blockyard.server")
@@ -37,68 +40,66 @@ block was dropped, and is never handed out.
 """
 
 
-class State:
-    """Whether the server takes requests: from the end of its start to the beginning of its stop."""
+class Server:
+    """The whole server as one ASGI application: the guard around the hot path around FastAPI.
 
-    def __init__(self) -> None:
+    Attributes:
+        api: FastAPI's part, which holds all routes.
+        pools: The pools that it owns; none at first.
+        is_ready: Whether it takes requests: from the end of its start to the beginning of its stop.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        clock = Clock()
         self.is_ready = False
+        self.pools = Pools(settings.max_pools, settings.max_pool_blocks)
+        handlers = PoolCallHandlers(self.pools, clock)
+        self.api = FastAPIOffline(
+            title="blockyard",
+            version=version("blockyard"),
+            description=DESCRIPTION,
+            redoc_url=None,
+            lifespan=lambda _: self._life(clock),
+            exception_handlers={
+                BlockyardError: _refused,
+                RequestValidationError: _invalid,
+                HTTPException: _http_error,
+                Exception: _failed,
+            },
+        )
+        self.api.router.routes[:0] = handlers.routes()
+        self.api.include_router(api_routes(self.pools))
+        self.api.include_router(health_routes(lambda: self.is_ready))
+        self.api.include_router(metrics_route(self.pools))
+        self.api.include_router(dashboard_routes())
+        self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
+        self._asgi = Guard(
+            HotPath(self.api, handlers.hot()),
+            max_body_bytes=settings.max_body_bytes,
+            max_requests_in_flight=settings.max_requests_in_flight,
+            is_ready=lambda: self.is_ready,
+        )
 
-
-def create_app(settings: Settings) -> FastAPI:
-    """The server's application with no pools in it."""
-    clock = Clock()
-    state = State()
-    pools = Pools(settings.max_pools, settings.max_pool_blocks)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the server's life."""
+        await self._asgi(scope, receive, send)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        expiry = asyncio.create_task(_expire_leases(pools, clock))
-        state.is_ready = True
+    async def _life(self, clock: Clock) -> AsyncIterator[None]:
+        expiry = asyncio.create_task(_expire_leases(self.pools, clock))
+        self.is_ready = True
         try:
             yield
         finally:
-            state.is_ready = False
+            self.is_ready = False
             expiry.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await expiry
 
-    app = FastAPIOffline(
-        title="blockyard",
-        version=version("blockyard"),
-        description=DESCRIPTION,
-        redoc_url=None,
-        lifespan=lifespan,
-        exception_handlers={
-            BlockyardError: _refused,
-            RequestValidationError: _invalid,
-            HTTPException: _http_error,
-            Exception: _failed,
-        },
-    )
-    app.state.server = state
-    app.state.pools = pools
-    app.add_middleware(
-        Guard,
-        max_body_bytes=settings.max_body_bytes,
-        max_requests_in_flight=settings.max_requests_in_flight,
-        is_ready=lambda: state.is_ready,
-    )
-    # The hot routes come first: routes are tried in order.
-    app.router.routes[:0] = pool_call_routes(pools, clock)
-    app.include_router(api_routes(pools))
 
-    @app.get("/healthz", tags=["watching"], summary="The process answers.")
-    async def healthz() -> Health:
-        return Health()
-
-    @app.get("/readyz", tags=["watching"], summary="The server takes requests.")
-    async def readyz() -> Health:
-        if not state.is_ready:
-            raise not_ready()
-        return Health()
-
-    app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
-    return app
+def create_app(settings: Settings) -> Server:
+    """The server's application with no pools in it."""
+    return Server(settings)
 
 
 async def _expire_leases(pools: Pools, clock: Clock) -> None:
@@ -129,7 +130,5 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return render_problem(http_problem(error.status_code, str(error.detail)), error.headers)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    log.error("internal error", path=request.url.path, exc_info=error)
-    detail = "the server made a mistake, which its log describes; the pool may be audited with GET .../audit"
-    return render_problem(http_problem(500, detail, "internal_error"))
+async def _failed(_: Request, __: Exception) -> Response:
+    return render_problem(internal_error())

@@ -13,9 +13,10 @@ def main() -> None:
     """Run the command line and exit: 0 ok, 1 failure, 2 a mistake in the arguments."""
     try:
         from blockyard.server.commands.root import blockyard  # noqa: PLC0415 - see above
+
+        blockyard(prog_name="blockyard")
     except ModuleNotFoundError as error:
         sys.exit(missing_package(error))
-    blockyard(prog_name="blockyard", max_content_width=100)
 
 
 def missing_package(error: ModuleNotFoundError) -> str:

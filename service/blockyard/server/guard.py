@@ -11,7 +11,8 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
-from blockyard.server.media import render_error
+from blockyard.server.media import render_error, render_problem
+from blockyard.server.problems import internal_error
 
 log = structlog.get_logger("blockyard.request")
 
@@ -77,6 +78,10 @@ class Guard:
             log.info("client hung up", method=scope["method"], path=scope["path"])
         except BlockyardError as error:
             await render_error(error)(scope, receive, note_status)
+        except Exception:
+            log.exception("internal error", method=scope["method"], path=scope["path"])
+            if status == 0:
+                await render_problem(internal_error())(scope, receive, note_status)
         finally:
             self._num_in_flight -= 1
             log.debug(

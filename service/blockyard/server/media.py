@@ -1,12 +1,11 @@
 """Bodies on the wire: JSON, and msgpack of the same structure where a route takes it."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import ormsgpack
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
-from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from blockyard.core.arithmetic import div_ceil
@@ -17,6 +16,10 @@ from blockyard.server.schemas import Body
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
+_MSGPACK = MSGPACK.encode()
+
+Headers: TypeAlias = Mapping[bytes, bytes]
+"""A request's headers by their lower-case names, as ASGI has them."""
 
 B = TypeVar("B", bound=Body)
 R = TypeVar("R", bound=Reply)
@@ -31,14 +34,14 @@ class BodyReader(Generic[B]):
         self._adapter: TypeAdapter[B] = TypeAdapter(body)
         self._takes_msgpack = takes_msgpack
 
-    def read(self, raw: bytes, content_type: str | None) -> B:
+    def read(self, raw: bytes, headers: Headers) -> B:
         """The body in ``raw``.
 
         Raises:
             InvalidRequest: It is not of the content type, or its values are not valid.
         """
         try:
-            if content_type is not None and content_type.startswith(MSGPACK):
+            if headers.get(b"content-type", b"").startswith(_MSGPACK):
                 if not self._takes_msgpack:
                     raise InvalidRequest.of("Content-Type", f"this route takes {JSON} only")
                 return self._adapter.validate_python(_unpack(raw))
@@ -56,10 +59,10 @@ def _unpack(raw: bytes) -> Any:
 
 def wants_msgpack(headers: Headers) -> bool:
     """Whether the caller accepts msgpack: what it sent decides where it does not say."""
-    accept = headers.get("accept")
-    if accept is None or accept == "*/*":
-        return headers.get("content-type", "").startswith(MSGPACK)
-    return MSGPACK in accept
+    accept = headers.get(b"accept", b"*/*")
+    if accept == b"*/*":
+        return headers.get(b"content-type", b"").startswith(_MSGPACK)
+    return _MSGPACK in accept
 
 
 class ReplyWriter(Generic[R]):

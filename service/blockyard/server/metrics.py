@@ -77,7 +77,7 @@ def _render(collectors: Iterable[Collector], accept: str) -> tuple[bytes, str]:
         registry.register(collector)
     try:
         encode, content_type = choose_encoder(accept)
-    except ValueError:  # a version that is none
+    except TypeError:  # raised for a version that is no number
         encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
     return encode(registry), content_type
 

@@ -1,30 +1,17 @@
-"""The routes that change a pool, and `lookup`: each reads its raw body, makes one core call, writes bytes.
+"""The calls that change a pool, and `lookup`: what each reads, answers, and asks of the core.
 
-They are plain Starlette routes, without FastAPI's machinery, since schedulers wait for them; the OpenAPI
-document gets them from the same table.
+One table, from which come the routes that serve them and their part of the OpenAPI document.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import xxhash
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
-from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import LeaseId
-from blockyard.core.pool import Pool
 from blockyard.server import schemas
-from blockyard.server.clock import Clock
-from blockyard.server.media import BodyReader, ReplyWriter, wants_msgpack
-from blockyard.server.pools import Pools
-
-MAX_KEY_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,53 +147,3 @@ POOL_CALLS = (
         command=_reset_prefix_cache,
     ),
 )
-
-
-def pool_call_routes(pools: Pools, clock: Clock) -> list[Route]:
-    """The routes of `POOL_CALLS` over ``pools``."""
-    return [
-        Route(f"/v1/pools/{{pool}}{call.path}", _endpoint(call, pools, clock), methods=[call.method])
-        for call in POOL_CALLS
-    ]
-
-
-def _endpoint(call: PoolCall, pools: Pools, clock: Clock) -> Callable[[Request], Awaitable[Response]]:
-    reader: BodyReader[schemas.Body] = BodyReader(call.body, takes_msgpack=call.msgpack)
-    writer: ReplyWriter[tell.Reply] = ReplyWriter(call.reply)
-    body_is_optional = call.body is schemas.PoolBody
-    make_command = call.command
-
-    async def endpoint(request: Request) -> Response:
-        headers = request.headers
-        raw = await request.body()
-        body = reader.read(raw or b"{}" if body_is_optional else raw, headers.get("content-type"))
-        pool = pools.get(request.path_params["pool"])
-        reply: tell.Reply
-        if make_command is None:
-            reply = _lookup(pool, cast("schemas.LookupBody", body))
-        else:
-            command = make_command(body, request.path_params)
-            key = headers.get("idempotency-key")
-            once = command if key is None else _once(key, request.scope["path"], raw, command)
-            reply = pool.apply(once, clock.now_ms())
-        return writer.write(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
-
-    endpoint.__name__ = call.path.strip("/").replace("/", "_")
-    return endpoint
-
-
-def _once(key: str, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Idempotent:
-    if not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise InvalidRequest.of("Idempotency-Key", f"must be 1 to {MAX_KEY_LENGTH} characters")
-    fingerprint = xxhash.xxh3_128_digest(path.encode() + b"\n" + raw)
-    return ask.Idempotent(key=key, fingerprint=fingerprint, command=command)
-
-
-def _lookup(pool: Pool, body: schemas.LookupBody) -> tell.Found:
-    pool.check_epoch(body.epoch)
-    return pool.lookup(
-        num_tokens=body.num_tokens,
-        block_hashes=body.block_hashes,
-        token_ids=body.token_ids,
-        extras=body.extras(),
-    )

@@ -74,6 +74,12 @@ def http_problem(status: int, detail: str, code: str | None = None) -> dict[str,
     return {"type": "about:blank", "title": name.phrase, "status": status, "detail": detail, "code": code}
 
 
+def internal_error() -> dict[str, Any]:
+    """What a caller is told of a mistake of ours."""
+    detail = "the server made a mistake, which its log describes; GET .../audit recounts the pool"
+    return http_problem(500, detail, "internal_error")
+
+
 def invalid_body(error: ValidationError) -> InvalidRequest:
     """What pydantic found wrong in a body, by field."""
     return invalid_fields(

@@ -1,5 +1,6 @@
 """The routes that nobody waits for on a hot path: pools, reads, hashing, health. Ordinary FastAPI."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
@@ -12,6 +13,7 @@ from blockyard.core.ids import SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
+from blockyard.server.guard import not_ready
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_JSON
 from blockyard.server.schemas import HashBody, PoolConfigBody
@@ -129,6 +131,23 @@ def api_routes(pools: Pools) -> APIRouter:
             event_extra_keys=_plain(hashed.event_extra_keys),
             external_int64=list(hashed.external_int64),
         )
+
+    return router
+
+
+def health_routes(is_ready: Callable[[], bool]) -> APIRouter:
+    """Is the process alive, and does it take requests?"""
+    router = APIRouter(tags=["watching"], responses=PROBLEMS)
+
+    @router.get("/healthz", summary="The process answers.")
+    async def healthz() -> Health:
+        return Health()
+
+    @router.get("/readyz", summary="The server takes requests.")
+    async def readyz() -> Health:
+        if not is_ready():
+            raise not_ready()
+        return Health()
 
     return router
 

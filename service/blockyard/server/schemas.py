@@ -69,7 +69,7 @@ class LoraAdapter(Body):
 class ExtrasBody(Body):
     """What the KV of tokens depends on beside the tokens."""
 
-    mm_features: list[MmFeature] = []
+    mm_features: list[MmFeature] = Field(default_factory=list)
     lora: LoraAdapter | None = None
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     prompt_embeds_float32: list[list[float]] | None = None
@@ -96,8 +96,12 @@ class ExtrasBody(Body):
 class ContentBody(ExtrasBody):
     """A prompt's content: block hashes, or the tokens themselves and all that their KV depends on."""
 
-    block_hashes: list[BlockHashField] = Field([], description="Hashes not sent before, one a hash block.")
-    token_ids: list[TokenId] = Field([], description="Instead of hashes: tokens not sent before.")
+    block_hashes: list[BlockHashField] = Field(
+        default_factory=list, description="Hashes not sent before, one a hash block."
+    )
+    token_ids: list[TokenId] = Field(
+        default_factory=list, description="Instead of hashes: tokens not sent before."
+    )
 
 
 class HashBody(ExtrasBody):
@@ -251,8 +255,8 @@ class CommitBody(LeaseBody):
 
     sequence_id: Name
     num_computed_tokens: Count
-    block_hashes: list[BlockHashField] = []
-    token_ids: list[TokenId] = []
+    block_hashes: list[BlockHashField] = Field(default_factory=list)
+    token_ids: list[TokenId] = Field(default_factory=list)
 
     def command(self) -> ask.Commit:
         """The command."""
@@ -298,8 +302,8 @@ class StepExtendBody(Body):
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
     num_lookahead_tokens: Count = 0
-    block_hashes: dict[int, list[BlockHashField]] = {}
-    token_ids: dict[int, list[TokenId]] = {}
+    block_hashes: dict[int, list[BlockHashField]] = Field(default_factory=dict)
+    token_ids: dict[int, list[TokenId]] = Field(default_factory=dict)
 
 
 class StepBody(LeaseBody):
@@ -311,7 +315,7 @@ class StepBody(LeaseBody):
     commit: StepCommitBody | None = None
     free: StepFreeBody | None = None
     extend: StepExtendBody | None = None
-    admit: list[AdmissionBody] = []
+    admit: list[AdmissionBody] = Field(default_factory=list)
 
     def command(self) -> ask.Step:
         """The command. Handles are plain integers on the wire, and pass as they are."""

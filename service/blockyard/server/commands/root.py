@@ -61,7 +61,11 @@ def _print_version(context: click.Context, _option: click.Parameter, is_given: A
         context.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+"""Of the root, and through it of every subcommand."""
+
+
+@click.group(cls=LazyGroup, context_settings=SETTINGS)
 @click.option(
     "--version",
     is_flag=True,

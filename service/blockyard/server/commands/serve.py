@@ -14,9 +14,10 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import click
+
 from blockyard.server.settings import Settings
 
-EXAMPLE = """Run a server until SIGTERM or SIGINT, which let the requests in flight end.
+HELP = """Run a server until SIGTERM or SIGINT, which let the requests in flight end.
 
 It prints one line with its URL on standard output once it is ready, and logs on standard error.
 
@@ -97,7 +98,7 @@ def _option(field: Field[Any], hint: Any, sentence: str | None) -> click.Option:
 
 
 def _plain_type(hint: Any) -> tuple[Any, bool]:
-    """The type of one value, and whether there may be several: ``X | None`` is X, ``tuple[X, ...]`` several X."""
+    """The type of a value, and whether there may be several: ``X | None`` is X, ``tuple[X, ...]`` many X."""
     if isinstance(hint, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is tuple:
@@ -128,4 +129,4 @@ _VOLATILE = click.Option(
     help="Keep all state in memory only: it ends with the server. So far the only way there is.",
 )
 
-command = click.Command("serve", callback=_run, params=[*setting_options(Settings), _VOLATILE], help=EXAMPLE)
+command = click.Command("serve", callback=_run, params=[*setting_options(Settings), _VOLATILE], help=HELP)

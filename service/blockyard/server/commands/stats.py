@@ -1,0 +1,49 @@
+"""``blockyard stats``: a pool's figures of this moment."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from blockyard.server.commands.connection import connected, json_option, print_json, url_option
+
+if TYPE_CHECKING:
+    from blockyard.core.statistics import Statistics
+
+
+@click.command("stats")
+@click.argument("pool")
+@url_option
+@json_option
+def command(pool: str, url: str, as_json: bool) -> None:
+    """Show the figures of POOL: its blocks, its hit rate, and what has happened in its life.
+
+    \b
+        blockyard stats llama-70b
+        blockyard stats llama-70b --json
+    """  # noqa: D301 - \b keeps click from filling the example
+    with connected(url) as client:
+        stats = client.pool(pool).stats()
+    if as_json:
+        print_json({"pool": pool, **asdict(stats)})
+        return
+    from blockyard.server.commands.table import print_facts  # noqa: PLC0415 - not for --json
+
+    print_facts(f"pool {pool}", _facts(stats))
+
+
+def _facts(stats: "Statistics") -> Iterator[tuple[str, str]]:
+    from blockyard.server.commands.table import percent  # noqa: PLC0415 - likewise
+
+    yield "epoch", str(stats.epoch)
+    yield "blocks", f"{stats.num_blocks:,}"
+    yield "free", f"{stats.num_free_blocks:,}"
+    yield "held", f"{stats.num_held_blocks:,}"
+    yield "cached", f"{stats.num_cached_blocks:,}"
+    yield "usage", percent(stats.usage)
+    yield "hit rate", percent(stats.hit_rate)
+    yield "sequences", f"{stats.num_sequences:,}"
+    yield "leases", f"{stats.num_leases:,}"
+    for name, value in stats.counters.items():
+        yield name.removeprefix("num_").replace("_", " "), f"{value:,}"

@@ -1,0 +1,136 @@
+"""Serving the pool calls: each reads its raw body, makes one core call, writes bytes.
+
+They are plain Starlette routes, without FastAPI's machinery. The hot ones, which schedulers wait for, are
+also found without Starlette's: `HotPath` takes them before any router sees them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import xxhash
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from blockyard.core import commands as ask
+from blockyard.core.errors import InvalidRequest
+from blockyard.core.pool import Pool
+from blockyard.core.replies import Found, Reply
+from blockyard.server.clock import Clock
+from blockyard.server.media import BodyReader, Headers, ReplyWriter, wants_msgpack
+from blockyard.server.pool_calls import POOL_CALLS, PoolCall
+from blockyard.server.pools import Pools
+from blockyard.server.schemas import Body, LookupBody, PoolBody
+
+MAX_KEY_LENGTH = 256
+POOLS_PATH = "/v1/pools/"
+
+
+class PoolCallHandler:
+    """Answers one kind of call.
+
+    Args:
+        call: Which.
+        pools: The server's pools.
+        clock: The time that commands are given.
+    """
+
+    __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer")
+
+    def __init__(self, call: PoolCall, pools: Pools, clock: Clock) -> None:
+        self._call = call
+        self._pools = pools
+        self._clock = clock
+        self._reader: BodyReader[Body] = BodyReader(call.body, takes_msgpack=call.msgpack)
+        self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
+        self._body_is_optional = call.body is PoolBody
+
+    async def endpoint(self, request: Request) -> Response:
+        """The call as a Starlette endpoint."""
+        raw = await request.body()
+        return self.answer(request.path_params, dict(request.scope["headers"]), request.scope["path"], raw)
+
+    def answer(self, path_params: dict[str, Any], headers: Headers, path: str, raw: bytes) -> Response:
+        """Do the call that is in ``raw``.
+
+        Raises:
+            BlockyardError: It is refused.
+        """
+        call = self._call
+        if not raw and self._body_is_optional:
+            raw = b"{}"
+        body = self._reader.read(raw, headers)
+        pool = self._pools.get(path_params["pool"])
+        reply: Reply
+        if call.command is None:
+            reply = _lookup(pool, cast("LookupBody", body))
+        else:
+            command = call.command(body, path_params)
+            key = headers.get(b"idempotency-key")
+            once = command if key is None else _once(key.decode("latin-1"), path, raw, command)
+            reply = pool.apply(once, self._clock.now_ms())
+        return self._writer.write(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
+
+
+class PoolCallHandlers:
+    """A handler for each of `POOL_CALLS`."""
+
+    def __init__(self, pools: Pools, clock: Clock) -> None:
+        self._by_path = {call.path: PoolCallHandler(call, pools, clock) for call in POOL_CALLS}
+
+    def routes(self) -> list[Route]:
+        """All of them as routes."""
+        return [
+            Route(f"/v1/pools/{{pool}}{call.path}", self._by_path[call.path].endpoint, methods=[call.method])
+            for call in POOL_CALLS
+        ]
+
+    def hot(self) -> dict[str, PoolCallHandler]:
+        """Those that schedulers wait for, by the last part of their path."""
+        return {call.path[1:]: self._by_path[call.path] for call in POOL_CALLS if call.msgpack}
+
+
+class HotPath:
+    """ASGI middleware that answers the hot calls by itself; all else goes on to ``app``.
+
+    It expects a request's body whole, in one message.
+    """
+
+    def __init__(self, app: ASGIApp, handlers: Mapping[str, PoolCallHandler]) -> None:
+        self._app = app
+        self._handlers = handlers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request.
+
+        Raises:
+            BlockyardError: A hot call is refused.
+        """
+        if scope["type"] == "http" and scope["method"] == "POST":
+            path: str = scope["path"]
+            pool, _, name = path.removeprefix(POOLS_PATH).partition("/")
+            handler = self._handlers.get(name)
+            if handler is not None and path.startswith(POOLS_PATH):
+                message = await receive()
+                response = handler.answer({"pool": pool}, dict(scope["headers"]), path, message["body"])
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _once(key: str, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Idempotent:
+    if not 0 < len(key) <= MAX_KEY_LENGTH:
+        raise InvalidRequest.of("Idempotency-Key", f"must be 1 to {MAX_KEY_LENGTH} characters")
+    fingerprint = xxhash.xxh3_128_digest(path.encode() + b"\n" + raw)
+    return ask.Idempotent(key=key, fingerprint=fingerprint, command=command)
+
+
+def _lookup(pool: Pool, body: LookupBody) -> Found:
+    pool.check_epoch(body.epoch)
+    return pool.lookup(
+        num_tokens=body.num_tokens,
+        block_hashes=body.block_hashes,
+        token_ids=body.token_ids,
+        extras=body.extras(),
+    )
