@@ -59,8 +59,8 @@ from blockyard.core.replies import (
     Refused,
     Reply,
     SequenceState,
-    Stepped,
     StepExtended,
+    Stepped,
 )
 
 HashTokens = Callable[[Sequence[int]], list[BlockHash]]
@@ -153,8 +153,8 @@ class NaivePool:
     # Commands
 
     def apply(self, command: Command, now_ms: int) -> Reply:
-        """As `Pool.apply`, for times that never fall."""
-        self.now_ms = now_ms
+        """As `Pool.apply`: a time before the last one counts as the last one."""
+        self.now_ms = max(self.now_ms, now_ms)
         if isinstance(command, Idempotent):
             return self._apply_once(command)
         return self._apply(command)
@@ -192,9 +192,7 @@ class NaivePool:
             return self._granted(lease)
         assert isinstance(command, DeleteLease)
         num_sequences, num_blocks = self._end([lease])
-        return LeaseReleased(
-            epoch=self.epoch, num_freed_sequences=num_sequences, num_freed_blocks=num_blocks
-        )
+        return LeaseReleased(epoch=self.epoch, num_freed_sequences=num_sequences, num_freed_blocks=num_blocks)
 
     # Leases
 
@@ -259,7 +257,7 @@ class NaivePool:
         if isinstance(command, AllocateBlocks):
             if command.num_blocks < 1:
                 raise InvalidRequest.of("num_blocks", "must be at least 1")
-            self._refuse_above(len(self.free), command.num_blocks)
+            self._refuse_above_free(command.num_blocks)
             taken = self.take(command.num_blocks)
             lease.raw_blocks += taken
             return BlocksAllocated(epoch=self.epoch, block_ids=taken, num_free_blocks=len(self.free))
@@ -324,7 +322,7 @@ class NaivePool:
     # Steps
 
     def _step(self, lease: NaiveLease, step: Step) -> Stepped:
-        """Single calls in the step's order. If one of them is not valid, all is as it was before the first."""
+        """Single calls in the step's order. If one is not valid, all is as it was before the first."""
         last = lease.last_step
         if last is not None and last.step_id is not None and step.step_id is not None:
             if step.step_id == last.step_id:
@@ -343,9 +341,9 @@ class NaivePool:
 
     def _run_step(self, lease_id: LeaseId, step: Step) -> Stepped:
         extends = step.extend
-        computed = extends.num_computed_tokens
-        if computed is None:
-            computed = [None] * len(extends.sequences)
+        computed: Sequence[int | None] = [None] * len(extends.sequences)
+        if extends.num_computed_tokens is not None:
+            computed = extends.num_computed_tokens
         self._check_columns(step)
 
         for handle, num_tokens in zip(step.commit.sequences, step.commit.num_computed_tokens, strict=True):
@@ -437,7 +435,7 @@ class NaivePool:
                 self.free = [other for other in self.free if other != block]
 
     def release(self, blocks: Sequence[BlockId]) -> int:
-        """Counts fall by one; blocks that reach zero without a hash go to the front, those with one to the end."""
+        """Counts fall by one; blocks that reach zero go to the front without a hash, to the end with one."""
         held = [block for block in blocks if block != NULL_BLOCK]
         for block in held:
             self.reference_counts[block] -= 1
@@ -497,7 +495,7 @@ class NaivePool:
         return 0, [[] for _ in self.config.groups]
 
     def _hit(self, number: int, length: int, hashes: Sequence[BlockHash]) -> list[BlockId] | None:
-        """The blocks of a hit of ``length`` tokens in one group, null where skipped; None if one is missing."""
+        """One group's blocks of a hit of ``length`` tokens, null where skipped; None if one is missing."""
         group = self.config.groups[number]
         table: list[BlockId] = [NULL_BLOCK] * self.num_skipped_blocks(group, length)
         while len(table) < length // group.block_size:
@@ -535,8 +533,11 @@ class NaivePool:
     # Sequences
 
     def admit(self, lease_id: LeaseId, admission: Admission) -> Admitted:
-        """A new sequence: look up; count; refuse or take the hit and give the rest; publish."""
-        self._check(admission)
+        """A new sequence: look up; count; refuse or take the hit and give the rest; publish.
+
+        The watermark, which must stay free, counts as needed.
+        """
+        self._check(admission, min_tokens=1)
         if admission.sequence_id in self.sequences:
             raise SequenceExistsElsewhere(f"{admission.sequence_id!r} is another lease's")
         tokens, hashes = self._content(None, admission.block_hashes, admission.token_ids)
@@ -544,12 +545,11 @@ class NaivePool:
         num_new = min(admission.num_tokens - num_cached, admission.max_new_tokens or admission.num_tokens)
         slots = self._clamp(num_cached + num_new + admission.num_lookahead_tokens)
 
-        available = len(self.free) - self.config.watermark_blocks
+        watermark = self.config.watermark_blocks
         if admission.full_sequence_must_fit:
-            self._refuse_above(
-                available, self._need_of_new(self._clamp(admission.num_tokens), num_cached, hit, capped=True)
-            )
-        self._refuse_above(available, self._need_of_new(slots, num_cached, hit, capped=False))
+            full = self._clamp(admission.num_tokens)
+            self._refuse_above_free(watermark + self._need_of_new(full, num_cached, hit, capped=True))
+        self._refuse_above_free(watermark + self._need_of_new(slots, num_cached, hit, capped=False))
 
         if self.config.enable_prefix_caching and not admission.skip_prefix_cache:
             self.lookups.append((admission.num_tokens, num_cached))
@@ -560,7 +560,7 @@ class NaivePool:
             tables.append([NULL_BLOCK] * skipped + cached[skipped:])
             self.touch(cached[skipped:])
         for group, table in zip(self.config.groups, tables, strict=True):
-            table += self.take(max(_div_ceil(slots, group.block_size) - len(table), 0))
+            table.extend(self.take(max(_div_ceil(slots, group.block_size) - len(table), 0)))
         sequence = NaiveSequence(
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self._num_handles),
@@ -593,13 +593,11 @@ class NaivePool:
 
     def extend(self, sequence: NaiveSequence, admission: Admission, num_computed: int | None) -> Admitted:
         """A known sequence: drop blocks behind the window; count; refuse or give; publish."""
-        self._check(admission)
         if num_computed is None:
             num_computed = sequence.num_computed
+        self._check(admission, min_tokens=num_computed)
         if not sequence.num_committed <= num_computed <= sequence.num_computed:
             raise InvalidRequest.of("num_computed_tokens", "is out of range")
-        if admission.num_tokens < num_computed:
-            raise InvalidRequest.of("num_tokens", "is below the computed tokens")
         tokens, hashes = self._content(sequence, admission.block_hashes, admission.token_ids)
         missing = admission.num_tokens - num_computed
         num_new = min(missing, admission.max_new_tokens or missing)
@@ -607,14 +605,14 @@ class NaivePool:
 
         if admission.full_sequence_must_fit:
             full = self._clamp(admission.num_tokens)
-            self._refuse_above(len(self.free), self._need_of_known(full, sequence, capped=True))
+            self._refuse_above_free(self._need_of_known(full, sequence, capped=True))
         self._drop_behind_window(sequence, num_computed)
-        self._refuse_above(len(self.free), self._need_of_known(slots, sequence, capped=False))
+        self._refuse_above_free(self._need_of_known(slots, sequence, capped=False))
 
         appended = []
         for group, table in zip(self.config.groups, sequence.tables, strict=True):
             blocks = self.take(max(_div_ceil(slots, group.block_size) - len(table), 0))
-            table += blocks
+            table.extend(blocks)
             appended.append(blocks)
         sequence.num_tokens = admission.num_tokens
         sequence.num_computed = num_computed + num_new
@@ -668,9 +666,9 @@ class NaivePool:
         cap = self.num_blocks_cap(group)
         return min(required, cap) if capped and cap is not None else required
 
-    def _refuse_above(self, available: int, need: int) -> None:
-        if need > available:
-            raise InsufficientBlocks.of(need, max(available, 0))
+    def _refuse_above_free(self, need: int) -> None:
+        if need > len(self.free):
+            raise InsufficientBlocks.of(need, len(self.free))
 
     def _clamp(self, num_tokens: int) -> int:
         limit = self.config.max_model_len
@@ -691,10 +689,11 @@ class NaivePool:
         all_tokens = [*known_tokens, *tokens]
         return all_tokens, self.hash_tokens(all_tokens)
 
-    def _check(self, admission: Admission) -> None:
+    def _check(self, admission: Admission, *, min_tokens: int) -> None:
+        """Refuse figures that are out of range, whatever the pool holds."""
         limit = self.config.max_model_len
         if (
-            admission.num_tokens < 1
+            admission.num_tokens < min_tokens
             or (limit is not None and admission.num_tokens > limit)
             or (admission.max_new_tokens is not None and admission.max_new_tokens < 1)
             or admission.num_lookahead_tokens < 0

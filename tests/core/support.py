@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from core.naive_pool import NaiveLease, NaivePool, NaiveSequence
-
 from blockyard.core.commands import (
     Admission,
     Allocate,
@@ -37,6 +35,7 @@ from blockyard.core.errors import (
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import Found, Reply, SequenceState
+from core.naive_pool import NaiveLease, NaivePool, NaiveSequence
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -324,7 +323,9 @@ def _own_step_faults(naive: NaivePool, lease: NaiveLease, sequence: NaiveSequenc
         "step takes back what it commits": extend(num_computed_tokens=[num_computed - 1]),
         "step hashes what it does not extend": extend(block_hashes={NO_HANDLE: [b"x"]}),
         "step admits what is admitted": step(admit=[new_other(), again]),
-        "step frees, then admits badly": step(free=[handle], admit=[new_other(), replace(again, num_tokens=0)]),
+        "step frees, then admits badly": step(
+            free=[handle], admit=[new_other(), replace(again, num_tokens=0)]
+        ),
     }
     if naive.config.max_model_len is not None:
         bad["step extends too far"] = extend(num_tokens=[limit + 1])

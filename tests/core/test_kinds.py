@@ -114,3 +114,12 @@ def test_admission_bounds_what_a_windowed_sequence_holds_at_a_time() -> None:
     assert CHUNKED.max_blocks_at_once(16, None) == 6
     assert CHUNKED.max_blocks_at_once(16, 8) == 2
     assert FULL.max_blocks_at_once(16, None) is None
+
+
+def test_a_chunk_that_begins_inside_a_block_does_not_hide_what_it_needs() -> None:
+    # Chunks of six: eleven tokens end in that from 6 on, so block 0 is skipped; but a hit of one block ends
+    # at 4, in the chunk from 0 on, which needs block 0.
+    chunked = make_kind("chunked_local_attention", attention_chunk_size=6)
+    assert find(chunked, set(), 11) == []
+    assert find(chunked, {0}, 11) == [1]
+    assert find(chunked, {1}, 11) == [0, 2]

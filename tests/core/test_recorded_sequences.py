@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
-from core.support import Allocator, RecordedCase, make_naive_pool, recorded_cases
 
 from blockyard.core.commands import (
     Admission,
@@ -21,6 +20,7 @@ from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, CacheReset, Freed, Refused, Stepped
+from core.support import Allocator, RecordedCase, make_naive_pool, recorded_cases
 
 MakePool: TypeAlias = Callable[[PoolConfig], Allocator]
 Operation: TypeAlias = dict[str, Any]

@@ -51,6 +51,12 @@ class Sequence:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Sequence":
-        """The sequence that ``state`` was taken from."""
+        """The sequence that ``state`` was taken from, sharing nothing with it that can change."""
         chain = state["chain"]
-        return cls(**{**state, "chain": None if chain is None else HashChain.from_state(chain)})
+        own = {
+            "tables": [list(table) for table in state["tables"]],
+            "num_published_blocks": list(state["num_published_blocks"]),
+            "block_hashes": list(state["block_hashes"]),
+            "chain": None if chain is None else HashChain.from_state(chain),
+        }
+        return cls(**{**state, **own})

@@ -118,9 +118,7 @@ class Sequences:
         Raises:
             InvalidRequest: A figure is out of range, or the content is not valid.
         """
-        if admission.num_tokens < 1:
-            raise InvalidRequest.of("num_tokens", "must be at least 1")
-        self._check_length(admission.num_tokens)
+        self._check_num_tokens(admission.num_tokens)
         if admission.max_new_tokens is not None and admission.max_new_tokens < 1:
             raise InvalidRequest.of("max_new_tokens", "must be at least 1, or left out")
         if admission.num_lookahead_tokens < 0:
@@ -198,7 +196,7 @@ class Sequences:
         Raises:
             InvalidRequest: A count is out of range.
         """
-        self._check_length(num_tokens)
+        self._check_num_tokens(num_tokens)
         if num_computed_tokens is None:
             num_computed_tokens = sequence.num_computed_tokens
         elif not num_committed_tokens <= num_computed_tokens <= sequence.num_computed_tokens:
@@ -291,7 +289,9 @@ class Sequences:
         self._by_id[sequence.sequence_id] = sequence
         self._by_handle[sequence.handle] = sequence
 
-    def _check_length(self, num_tokens: int) -> None:
+    def _check_num_tokens(self, num_tokens: int) -> None:
+        if num_tokens < 1:
+            raise InvalidRequest.of("num_tokens", "must be at least 1")
         limit = self._config.max_model_len
         if limit is not None and num_tokens > limit:
             raise InvalidRequest.of("num_tokens", f"{num_tokens} is above the pool's max_model_len, {limit}")

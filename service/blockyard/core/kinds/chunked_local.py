@@ -39,8 +39,8 @@ class ChunkedLocalAttention(Kind):
     def longest_hit(self, search: HitSearch, max_tokens: int) -> list[list[BlockId]]:
         """Nulls before the chunk of the position after ``max_tokens``; from there on until the first miss.
 
-        A hit that has to be aligned down to before its chunk is looked for anew: its last position then
-        lies in an earlier chunk, whose blocks are not null.
+        A hit that ends before that chunk, since it had to be aligned down or a chunk begins inside a block,
+        is looked for anew: the next token is then one of an earlier chunk, which needs some of the nulls.
         """
         num_null = self.num_skipped_blocks(max_tokens)
         hits: list[list[BlockId]] = []
@@ -50,10 +50,9 @@ class ChunkedLocalAttention(Kind):
                 break
             hits.append(found)
         num_tokens = align_down((num_null + len(hits)) * self.block_size, search.alignment)
-        num_blocks = num_tokens // self.block_size
-        if num_blocks < num_null:
+        if self.num_skipped_blocks(num_tokens) < num_null:
             return self.longest_hit(search, num_tokens)
-        hits = hits[: num_blocks - num_null]
+        hits = hits[: num_tokens // self.block_size - num_null]
         return [
             [NULL_BLOCK] * num_null + [found[group] for found in hits] for group in range(len(search.groups))
         ]
