@@ -1,5 +1,6 @@
 """Running the server: one process, one event loop, a clean end."""
 
+import gc
 import signal
 import socket
 from types import FrameType
@@ -23,6 +24,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
+            gc.freeze()  # what is here by now stays: collections need not look at it again
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
             print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
