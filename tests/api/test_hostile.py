@@ -214,6 +214,16 @@ def test_the_blocks_of_a_killed_scheduler_are_free_within_its_leases_time(
     assert (status, late["code"]) == (410, "lease_expired")
 
 
+def test_a_server_that_was_suspended_does_not_take_its_callers_for_dead() -> None:
+    with running_server() as server:
+        server.call("PUT", "/v1/pools/pool", {"num_blocks": 100, "block_size": 16})
+        lease = open_lease(server, "/v1/pools/pool", ttl_ms=600)
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        server.process.send_signal(signal.SIGCONT)
+        assert server.call("POST", f"/v1/pools/pool/leases/{lease}/renew", {})[0] == 200
+
+
 def test_a_server_told_to_stop_answers_what_is_in_flight() -> None:
     with running_server() as server:
         server.call("PUT", "/v1/pools/pool", {"num_blocks": 100, "block_size": 16})

@@ -105,6 +105,7 @@ def create_app(settings: Settings) -> Server:
 async def _expire_leases(pools: Pools, clock: Clock) -> None:
     while True:
         await asyncio.sleep(EXPIRY_TICK_S)
+        clock.tick()
         for name, expired in pools.expire(clock.now_ms()):
             log.warning(
                 "leases expired",

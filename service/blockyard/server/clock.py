@@ -1,19 +1,42 @@
 """The time that commands are given: the wall clock when the process began, moved on by the steady clock.
 
-A wall clock that is set while the server runs neither ends nor prolongs a lease.
+A wall clock that is set while the server runs neither ends nor prolongs a lease. Nor does a time in which the
+server itself stood still, be it suspended or busy with one long call: whoever wanted to renew a lease in the
+meantime waits in a socket, and is not to find it gone.
+
+    ticks       |    |    |    |                          |    |
+    real time   0----1----2----3--------------------------9---10
+    our time    0----1----2----3----------]               4----5     at most MAX_STEP after a tick
 """
 
 import time
+from collections.abc import Callable
+
+MAX_STEP_NS = 200_000_000
+"""How far time moves on without a tick; ticks come far more often unless the server stands still."""
 
 
 class Clock:
-    """Milliseconds since 1970 that never go back."""
+    """Milliseconds since 1970 that never go back. Call `tick` often.
 
-    __slots__ = ("_offset_ns",)
+    Args:
+        steady_ns: The steady clock, in nanoseconds.
+    """
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+    __slots__ = ("_offset_ns", "_steady_ns", "_ticked_ns")
+
+    def __init__(self, steady_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._steady_ns = steady_ns
+        self._ticked_ns = steady_ns()
+        self._offset_ns = time.time_ns() - self._ticked_ns
 
     def now_ms(self) -> int:
         """The time in whole milliseconds."""
-        return (self._offset_ns + time.monotonic_ns()) // 1_000_000
+        since_tick_ns = min(self._steady_ns() - self._ticked_ns, MAX_STEP_NS)
+        return (self._offset_ns + self._ticked_ns + since_tick_ns) // 1_000_000
+
+    def tick(self) -> None:
+        """The server is alive: what passed since the last tick beyond `MAX_STEP_NS` does not count."""
+        now_ns = self._steady_ns()
+        self._offset_ns -= max(now_ns - self._ticked_ns - MAX_STEP_NS, 0)
+        self._ticked_ns = now_ns

@@ -1,0 +1,38 @@
+"""The server's time, on a steady clock that the tests move."""
+
+from blockyard.server.clock import MAX_STEP_NS, Clock
+
+MS = 1_000_000
+
+
+class Steady:
+    """A steady clock at a time of our choosing."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+def test_time_moves_on_with_the_steady_clock() -> None:
+    steady = Steady()
+    clock = Clock(steady)
+    began_ms = clock.now_ms()
+    for _ in range(100):
+        steady.now_ns += 20 * MS
+        clock.tick()
+    steady.now_ns += 7 * MS
+    assert clock.now_ms() - began_ms == 2_007
+
+
+def test_a_standstill_counts_as_one_step() -> None:
+    steady = Steady()
+    clock = Clock(steady)
+    began_ms = clock.now_ms()
+    steady.now_ns += 60_000 * MS
+    assert clock.now_ms() - began_ms == MAX_STEP_NS // MS
+    clock.tick()
+    assert clock.now_ms() - began_ms == MAX_STEP_NS // MS
+    steady.now_ns += 5 * MS
+    assert clock.now_ms() - began_ms == MAX_STEP_NS // MS + 5
