@@ -9,9 +9,8 @@ import inspect
 import re
 import socket
 import sys
-import types
-from dataclasses import MISSING, Field, fields
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import Field, fields
+from typing import Any, get_type_hints
 
 import click
 
@@ -81,29 +80,15 @@ def _bind_failure(found: tuple[Any, ...]) -> OSError | None:
     return None
 
 
-def _option(field: Field[Any], hint: Any, sentence: str | None) -> click.Option:
-    name = field.name.replace("_", "-")
-    kind, is_list = _plain_type(hint)
-    default = field.default_factory() if field.default_factory is not MISSING else field.default
+def _option(field: Field[Any], kind: Any, sentence: str | None) -> click.Option:
     return click.Option(
-        [f"--{name}/--no-{name}" if kind is bool else f"--{name}"],
+        [f"--{field.name.replace('_', '-')}"],
         type=TYPES.get(field.name) or _click_type(field.name, kind),
-        default=default,
-        multiple=is_list,
-        show_default=default is not None,
+        default=field.default,
         envvar=f"BLOCKYARD_{field.name.upper()}",
         show_envvar=True,
         help=sentence,
     )
-
-
-def _plain_type(hint: Any) -> tuple[Any, bool]:
-    """The type of a value, and whether there may be several: ``X | None`` is X, ``tuple[X, ...]`` many X."""
-    if isinstance(hint, types.UnionType):
-        hint = next(part for part in get_args(hint) if part is not types.NoneType)
-    if get_origin(hint) is tuple:
-        return get_args(hint)[0], True
-    return hint, False
 
 
 def _click_type(name: str, kind: Any) -> Any:
