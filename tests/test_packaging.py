@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+from blockyard.server.settings import Settings
 from server_process import running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,7 +128,7 @@ def test_a_server_never_imports_torch() -> None:
 
 
 def test_readme_and_ci_run_the_same_tests() -> None:
-    command = re.compile(r"\bpython -m pytest$", re.MULTILINE)
+    command = re.compile(r"\bpython -m pytest(?=$| \|)", re.MULTILINE)
     assert command.search((ROOT / "README.md").read_text())
     assert command.search((ROOT / ".ci/run").read_text())
 
@@ -152,3 +154,9 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {name.rstrip("/") for names in copied for name in names.split()} == kept
+
+
+def test_readme_names_every_setting_and_its_default() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for field in fields(Settings):
+        assert f"| `--{field.name.replace('_', '-')}` | {field.default} |" in readme

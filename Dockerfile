@@ -1,0 +1,31 @@
+# The server, and nothing that builds it.
+#   docker build -t blockyard .
+#   docker run --rm -p 127.0.0.1:8484:8484 blockyard
+
+FROM python:3.13.7-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY service/ service/
+COPY clients/ clients/
+# The environment has no pip of its own: it is copied whole. What is installed is this folder: no version to pin.
+# hadolint ignore=DL3013
+RUN python -m venv --without-pip /opt/blockyard \
+    && pip --python /opt/blockyard/bin/python install --no-cache-dir '.[server]'
+
+FROM python:3.13.7-slim-bookworm
+LABEL org.opencontainers.image.title="blockyard" \
+      org.opencontainers.image.description="A networked allocator of KV-cache blocks for LLM inference" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN pip uninstall --yes pip \
+    && useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin blockyard
+COPY --from=build /opt/blockyard /opt/blockyard
+ENV PATH="/opt/blockyard/bin:$PATH" \
+    PYTHONUNBUFFERED=1
+USER 10001
+EXPOSE 8484
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f\"http://127.0.0.1:{os.environ.get('BLOCKYARD_PORT', 8484)}/readyz\", timeout=2)"]
+ENTRYPOINT ["blockyard"]
+# A container's own address; whoever publishes the port decides who reaches it. See SECURITY.md.
+CMD ["serve", "--host", "0.0.0.0"]
