@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "invalid_request": (
         provoke_invalid_request,
         422,
-        {"errors": [{"field": "blok_size", "message": "Extra inputs are not permitted"}]},
+        {"errors": [{"field": "blok_size", "message": "is no field of this request"}]},
     ),
     "pool_not_found": (provoke_pool_not_found, 404, {}),
     "sequence_not_found": (provoke_sequence_not_found, 404, {}),
@@ -208,6 +208,8 @@ def refused_bodies() -> list[tuple[str, str, Any]]:
             "an infinite embedding",
             {**allocate, "token_ids": [1], "prompt_embeds_float32": [[1e39]]},
         ),
+        ("allocate", "more hashes than tokens", {**allocate, "block_hashes": block_hashes(1, 2, 3)}),
+        ("allocate", "more token ids than tokens", {**allocate, "token_ids": list(range(9))}),
         ("allocate", "computed tokens of a new sequence", {**allocate, "num_computed_tokens": 4}),
         ("commit", "an unknown field", {"sequence_id": "s", "num_computed_tokens": 1, "x": 1}),
         ("free", "not a list", {"sequence_ids": "s"}),
@@ -305,4 +307,37 @@ def test_one_pool_too_many_is_not_made() -> None:
     with make_api(max_pools=1) as api:
         make_pool(api, "first")
         reply = api.put("/v1/pools/second", json={"num_blocks": 10, "block_size": 4})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+
+
+def test_every_faulty_field_is_named() -> None:
+    with make_api() as api:
+        reply = api.post(f"{make_pool(api)}/allocate", json={"lease_id": "", "sequence_id": 5, "x": 1})
+    fields = [error["field"] for error in reply.json()["errors"]]
+    assert sorted(fields) == ["lease_id", "num_tokens", "sequence_id", "x"]
+
+
+def test_a_fault_in_a_step_says_which_entry_has_it() -> None:
+    with make_api() as api:
+        pool = make_pool(api, max_model_len=8)
+        admit = [{"sequence_id": "a", "num_tokens": 8}, {"sequence_id": "b", "num_tokens": 9}]
+        reply = api.post(f"{pool}/step", json={"lease_id": make_lease(api, pool), "admit": admit})
+    assert reply.json()["errors"][0]["field"] == "admit.1.num_tokens"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", "?forse=true"), ("GET", "/stats?verbose=1"), ("POST", "/reset_prefix_cache?now=1")],
+)
+def test_an_unknown_query_parameter_is_refused(method: str, path: str) -> None:
+    with make_api() as api:
+        reply = api.request(method, make_pool(api) + path)
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+        assert api.get("/v1/pools/pool").status_code == 200
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe{}", b'{"num_blocks": ' + b"9" * 5000 + b"}", b"{"])
+def test_a_pool_from_what_is_not_json_is_refused(raw: bytes) -> None:
+    with make_api() as api:
+        reply = api.put("/v1/pools/pool", content=raw, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")

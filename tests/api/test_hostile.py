@@ -136,8 +136,23 @@ def test_what_is_no_http_hurts_nobody(server: ServerProcess, pool: str, garbage:
     assert server.call("GET", f"{pool}/stats")[0] == 200
 
 
+def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
+    with running_server("--body-timeout-s", "1") as server, connect(server) as caller:
+        caller.sendall(request_head("/v1/pools/pool/allocate", 100) + b"{")
+        status, answer = read_answer(caller)
+        assert (status, json.loads(answer)["code"]) == (408, "request_timeout")
+        assert server.call("GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("endless", [b"GET /" + b"x" * 300_000, b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000])
+def test_a_head_without_end_is_cut_off(server: ServerProcess, endless: bytes) -> None:
+    with connect(server) as caller:
+        caller.sendall(endless)
+        assert caller.recv(65536).startswith(b"HTTP/1.1 431")
+
+
 def test_many_callers_at_once_never_get_one_block_twice(server: ServerProcess, pool: str) -> None:
-    def churn(number: int) -> list[int]:
+    def churn(_: int) -> list[int]:
         lease = open_lease(server, pool)
         mine: list[int] = []
         for turn in range(20):
@@ -150,7 +165,6 @@ def test_many_callers_at_once_never_get_one_block_twice(server: ServerProcess, p
                 returned, mine = mine[:2], mine[2:]
                 free = {"lease_id": lease, "block_ids": returned}
                 assert server.call("POST", f"{pool}/blocks/free", free)[0] == 200
-        assert number >= 0
         return mine
 
     with ThreadPoolExecutor(8) as callers:
@@ -222,17 +236,3 @@ def test_a_server_that_was_suspended_does_not_take_its_callers_for_dead() -> Non
         time.sleep(1.5)
         server.process.send_signal(signal.SIGCONT)
         assert server.call("POST", f"/v1/pools/pool/leases/{lease}/renew", {})[0] == 200
-
-
-def test_a_server_told_to_stop_answers_what_is_in_flight() -> None:
-    with running_server() as server:
-        server.call("PUT", "/v1/pools/pool", {"num_blocks": 100, "block_size": 16})
-        body = json.dumps({"num_blocks": 100, "block_size": 16}).encode()
-        with connect(server) as caller:
-            caller.sendall(request_head("/v1/pools/pool", len(body)).replace(b"POST", b"PUT") + body[:-1])
-            time.sleep(0.1)
-            server.process.terminate()
-            time.sleep(0.1)
-            caller.sendall(body[-1:])
-            assert read_answer(caller)[0] == 200
-        assert server.process.wait(timeout=10) == 0

@@ -148,7 +148,7 @@ def test_another_request_under_a_used_key_is_refused() -> None:
         reply = api.post(
             f"{pool}/blocks/allocate", json={"lease_id": lease, "num_blocks": 3}, headers=headers
         )
-        assert reply.json()["errors"][0]["field"] == "Idempotency-Key"
+        assert reply.json()["errors"][0]["field"] == "idempotency_key"
         assert api.get(f"{pool}/stats").json()["num_held_blocks"] == 2
 
 
@@ -168,4 +168,31 @@ def test_an_endless_key_is_refused() -> None:
         pool = make_pool(api)
         body = {"holder": "test", "ttl_ms": 5_000}
         reply = api.post(f"{pool}/leases", json=body, headers={"Idempotency-Key": "k" * 257})
-    assert reply.json()["errors"][0]["field"] == "Idempotency-Key"
+    assert reply.json()["errors"][0]["field"] == "idempotency_key"
+
+
+def test_renewals_do_not_push_out_what_is_remembered() -> None:
+    with make_api() as api:
+        pool = make_pool(api)
+        lease = make_lease(api, pool)
+        ask = {"lease_id": lease, "num_blocks": 2}
+        first = api.post(f"{pool}/blocks/allocate", json=ask, headers={"Idempotency-Key": "k"})
+        for number in range(300):
+            api.post(f"{pool}/leases/{lease}/renew", headers={"Idempotency-Key": f"renewal {number}"})
+        again = api.post(f"{pool}/blocks/allocate", json=ask, headers={"Idempotency-Key": "k"})
+    assert again.json() == first.json()
+
+
+def test_large_replies_are_remembered_only_up_to_a_bound() -> None:
+    with make_api() as api:
+        pool = make_pool(api, num_blocks=20_000)
+        lease = make_lease(api, pool)
+        for number in range(4):
+            ask = {"lease_id": lease, "num_blocks": 9_000}
+            key = {"Idempotency-Key": f"k{number}"}
+            blocks = api.post(f"{pool}/blocks/allocate", json=ask, headers=key).json()["block_ids"]
+            again = api.post(f"{pool}/blocks/allocate", json=ask, headers=key)
+            assert again.json()["block_ids"] == blocks
+            api.post(f"{pool}/blocks/free", json={"lease_id": lease, "block_ids": blocks})
+        snapshot = next(iter(api.app.pools))[1].snapshot()  # type: ignore[attr-defined]
+    assert len(snapshot["leases"][0]["replies"]) == 1

@@ -39,7 +39,7 @@ def lose_a_free_block(pool: Pool) -> None:
 
 
 def break_the_queue(pool: Pool) -> None:
-    pool.store.queue.num_blocks += 1
+    pool.store.queue._num_free += 1
 
 
 def count_a_holder_too_many(pool: Pool) -> None:
@@ -51,7 +51,7 @@ def count_a_holder_too_few(pool: Pool) -> None:
 
 
 def name_a_block_twice(pool: Pool) -> None:
-    pool.leases[LEASE].sequences[SEQUENCE].tables[0].append(1)
+    pool.leases[LEASE].sequences[SEQUENCE].tables[0].block_ids.append(1)
 
 
 def name_a_free_block(pool: Pool) -> None:
@@ -79,7 +79,12 @@ def commit_too_much(pool: Pool) -> None:
 
 
 def publish_too_much(pool: Pool) -> None:
-    pool.leases[LEASE].sequences[SEQUENCE].num_published_blocks[0] = 4
+    pool.leases[LEASE].sequences[SEQUENCE].tables[0].num_published = 4
+
+
+def swap_two_cached_blocks(pool: Pool) -> None:
+    block_ids = pool.leases[LEASE].sequences[SEQUENCE].tables[0].block_ids
+    block_ids[0], block_ids[1] = block_ids[1], block_ids[0]
 
 
 def forget_a_hash(pool: Pool) -> None:
@@ -117,6 +122,7 @@ FAULTS = [
     swap_a_handle,
     commit_too_much,
     publish_too_much,
+    swap_two_cached_blocks,
     forget_a_hash,
     forget_an_index_entry,
     index_another_block,

@@ -203,7 +203,7 @@ def test_a_chain_taken_back_from_a_snapshot_goes_on_as_if_nothing_had_happened(
 ) -> None:
     chain, _ = make_hasher(algorithm).start(extras).append(ids)
     stored = cbor2.loads(cbor2.dumps(chain.to_state()))
-    assert HashChain.from_state(stored).append(more) == chain.append(more)
+    assert HashChain.from_state(stored, chain.hasher).append(more) == chain.append(more)
 
 
 def test_appending_leaves_the_old_chain_as_it_was() -> None:

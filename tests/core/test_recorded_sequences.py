@@ -1,7 +1,7 @@
 """Recorded calls, answered value by value: by the pool, and by the naive pool that it is held against."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -20,10 +20,11 @@ from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, CacheReset, Freed, Refused, Stepped
-from core.support import Allocator, RecordedCase, make_naive_pool, recorded_cases
+from core.allocator import Allocator
+from core.naive_pool import NaivePool
+from core.recorded_cases import Operation, RecordedCase, recorded_cases
 
 MakePool: TypeAlias = Callable[[PoolConfig], Allocator]
-Operation: TypeAlias = dict[str, Any]
 
 LEASE = LeaseId("recorded")
 NOW_MS = 0
@@ -31,7 +32,7 @@ NOW_MS = 0
 CASES = [*recorded_cases("sequences.json"), *recorded_cases("kinds.json")]
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-both_pools = pytest.mark.parametrize("make_pool", [Pool, make_naive_pool], ids=["pool", "naive"])
+both_pools = pytest.mark.parametrize("make_pool", [Pool, NaivePool], ids=["pool", "naive"])
 
 
 def test_all_recorded_cases_of_plain_kinds_are_tried() -> None:
@@ -142,7 +143,7 @@ def extend_by_step(pool: Allocator, operation: Operation, handle: SequenceHandle
         return {"error": InsufficientBlocks.code, "num_free_blocks": reply.num_free_blocks}
     assert reply.extend.sequences == [handle]
     (block_ids,) = reply.extend.block_ids
-    admitted = Admitted(sequence=handle, num_cached_tokens=None, num_new_tokens=num_new, block_ids=block_ids)
+    admitted = Admitted(sequence=handle, num_cached_tokens=0, num_new_tokens=num_new, block_ids=block_ids)
     return granted(pool, operation, admitted, reply.num_free_blocks)
 
 

@@ -10,7 +10,9 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blockyard.core.ids import NULL_BLOCK, BlockId, LeaseId
+from blockyard.core.hash_chain import coarser_view
+from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId
+from blockyard.core.sequence import BlockTable, Sequence
 
 if TYPE_CHECKING:
     from blockyard.core.pool import Pool
@@ -75,7 +77,7 @@ def _recount(pool: "Pool") -> tuple[list[Holder], "array[int]"]:
     holders = []
     for lease in pool.leases.values():
         own: set[BlockId] = set()
-        tables = [table for sequence in lease.sequences.values() for table in sequence.tables]
+        tables = [table.block_ids for sequence in lease.sequences.values() for table in sequence.tables]
         for table in (*tables, lease.raw_blocks):
             own.update(table)
             for block in table:
@@ -115,14 +117,27 @@ def _sequence_problems(pool: "Pool") -> list[str]:
             problems.append(f"{name}: lease {sequence.lease_id!r} does not hold it")
         if pool.sequences.by_handle(sequence.handle) is not sequence:
             problems.append(f"{name}: its handle {sequence.handle} is another's")
-        if not 0 <= sequence.num_committed_tokens <= sequence.num_computed_tokens <= sequence.num_tokens:
-            problems.append(f"{name}: committed, computed and all tokens are out of order")
-        for group, (table, published) in enumerate(
-            zip(sequence.tables, sequence.num_published_blocks, strict=True)
-        ):
-            if published > len(table):
-                problems.append(f"{name}: group {group} has {published} of {len(table)} blocks published")
+        if not 0 <= sequence.num_committed_tokens <= sequence.num_granted_tokens <= sequence.num_tokens:
+            problems.append(f"{name}: committed, granted and all tokens are out of order")
+        for group, table in enumerate(sequence.tables):
+            if table.num_published > len(table.block_ids):
+                problems.append(
+                    f"{name}: group {group} has {table.num_published} of {len(table.block_ids)} published"
+                )
+            elif not _is_content_right(pool, sequence, group, table):
+                problems.append(f"{name}: group {group} has a published block of other content")
     return problems
+
+
+def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table: BlockTable) -> bool:
+    """Whether the published blocks of ``table`` carry the hashes of the sequence's tokens, as far as told."""
+    factor = pool.config.groups[group].block_size // pool.config.hash_block_size
+    told = coarser_view(sequence.block_hashes, factor)
+    published = table.block_ids[: table.num_published]
+    return all(
+        block == NULL_BLOCK or pool.store.hashes[block] == block_hash
+        for block, block_hash in zip(published, told, strict=False)
+    )
 
 
 def _count_problems(pool: "Pool", counts: "array[int]") -> list[str]:

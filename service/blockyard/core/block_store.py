@@ -5,17 +5,20 @@ its count is zero and it is not the null block; a block's hash stands in the pre
 the block carries it.
 """
 
+import sys
 from array import array
 from collections.abc import Iterable
 from typing import Any
 
+from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex
 from blockyard.core.prefix_index import PrefixIndex
+from blockyard.core.statistics import Counters
 
 
 class BlockStore:
-    """``num_blocks`` blocks without content, all but the null block free.
+    """``num_blocks`` blocks without content, all but the null block free; evictions go into ``counters``.
 
     Attributes:
         reference_counts: Per block, how many tables and raw holders name it.
@@ -24,32 +27,36 @@ class BlockStore:
         queue: The free blocks.
         index: The blocks that carry a hash.
         num_cached_blocks: How many these are.
-        num_evicted_blocks: How many blocks have lost their hash to be used again.
     """
 
     __slots__ = (
+        "_counters",
         "groups",
         "hashes",
         "index",
         "num_cached_blocks",
-        "num_evicted_blocks",
         "queue",
         "reference_counts",
     )
 
-    def __init__(self, num_blocks: int, num_groups: int) -> None:
+    def __init__(self, num_blocks: int, num_groups: int, counters: Counters) -> None:
+        self._counters = counters
         self.reference_counts = array("i", bytes(4 * num_blocks))
         self.groups = array("H", bytes(2 * num_blocks))
         self.hashes: list[BlockHash | None] = [None] * num_blocks
         self.queue = FreeQueue(num_blocks)
         self.index = PrefixIndex(num_groups)
         self.num_cached_blocks = 0
-        self.num_evicted_blocks = 0
 
     @property
-    def num_blocks(self) -> int:
-        """Blocks in all, the null block included."""
-        return len(self.hashes)
+    def num_free_blocks(self) -> int:
+        """Blocks that nobody holds."""
+        return len(self.queue)
+
+    @property
+    def num_held_blocks(self) -> int:
+        """Blocks that somebody holds; the null block is neither free nor held."""
+        return len(self.hashes) - 1 - len(self.queue)
 
     def take(self, num_blocks: int) -> list[BlockId]:
         """Hand out the blocks at the head of the free queue; what they cached is forgotten.
@@ -62,7 +69,7 @@ class BlockStore:
             counts[block] = 1
             if hashes[block] is not None:
                 self._forget(block)
-                self.num_evicted_blocks += 1
+                self._counters.num_evicted_blocks += 1
         return blocks
 
     def touch(self, blocks: Iterable[BlockId]) -> None:
@@ -114,21 +121,29 @@ class BlockStore:
         self.num_cached_blocks = 0
 
     def to_state(self) -> dict[str, Any]:
-        """The store as plain data."""
+        """The store as plain data; its arrays in this machine's byte order."""
         return {
             "num_groups": self.index.num_groups,
+            "byteorder": sys.byteorder,
             "reference_counts": self.reference_counts.tobytes(),
             "groups": self.groups.tobytes(),
             "hashes": list(self.hashes),
             "queue": self.queue.to_state(),
             "shared_hashes": self.index.shared(),
-            "num_evicted_blocks": self.num_evicted_blocks,
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "BlockStore":
-        """The store that ``state`` was taken from."""
-        store = cls(1, state["num_groups"])
+    def from_state(cls, state: dict[str, Any], counters: Counters) -> "BlockStore":
+        """The store that ``state`` was taken from.
+
+        Raises:
+            InvalidRequest: ``state`` comes from a machine of another byte order.
+        """
+        if state["byteorder"] != sys.byteorder:
+            raise InvalidRequest.of(
+                "byteorder", f"{state['byteorder']} is not this machine's, {sys.byteorder}"
+            )
+        store = cls(1, state["num_groups"], counters)
         store.reference_counts = array("i", state["reference_counts"])
         store.groups = array("H", state["groups"])
         store.hashes = list(state["hashes"])
@@ -141,7 +156,6 @@ class BlockStore:
             assert block_hash is not None
             store.index.add(store.groups[block], block_hash, block)
         store.num_cached_blocks = len(cached)
-        store.num_evicted_blocks = state["num_evicted_blocks"]
         return store
 
     def _forget(self, block: BlockId) -> None:

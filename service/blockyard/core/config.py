@@ -1,6 +1,7 @@
 """What a pool is made from: a value that two callers can compare."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -9,6 +10,10 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
+
+MAX_GROUPS = 64
+MAX_BLOCKS = 2**31 - 1
+"""A block id fits into 32 bits: of the arrays here, and of a worker's block tables."""
 
 
 class Publish(StrEnum):
@@ -81,20 +86,33 @@ class PoolConfig:
             InvalidRequest: Names the field at fault.
         """
         sizes = [group.block_size for group in self.groups]
-        if not sizes:
-            raise InvalidRequest.of("groups", "give at least one group")
-        if self.num_blocks < 1 or min(sizes) < 1:
-            raise InvalidRequest.of("num_blocks", "num_blocks and every block_size are at least 1")
-        if self.scheduler_block_size < 1 or any(self.scheduler_block_size % size for size in sizes):
-            raise InvalidRequest.of(
-                "scheduler_block_size", f"must be a positive multiple of every group's block size, {sizes}"
-            )
-        if self.hash_block_size < 1 or any(size % self.hash_block_size for size in sizes):
-            raise InvalidRequest.of("hash_block_size", f"must divide every group's block size, {sizes}")
+        _require(0 < len(sizes) <= MAX_GROUPS, "groups", f"give 1 to {MAX_GROUPS} of them")
+        _require(min(sizes) >= 1, "groups.block_size", "must be at least 1")
+        _require(1 <= self.num_blocks <= MAX_BLOCKS, "num_blocks", f"must be 1 to {MAX_BLOCKS}")
+        for name, size in (
+            ("scheduler_block_size", self.scheduler_block_size),
+            ("hash_block_size", self.hash_block_size),
+            ("max_in_flight_tokens", self.max_in_flight_tokens),
+            ("max_model_len", 1 if self.max_model_len is None else self.max_model_len),
+        ):
+            _require(size >= 1, name, "must be at least 1")
+        _require(
+            not any(self.scheduler_block_size % size for size in sizes),
+            "scheduler_block_size",
+            f"must be a multiple of every group's block size, {sizes}",
+        )
+        _require(
+            not any(size % self.hash_block_size for size in sizes),
+            "hash_block_size",
+            f"must divide every group's block size, {sizes}",
+        )
+        _require(
+            0 <= self.watermark_blocks < self.num_blocks,
+            "watermark_blocks",
+            "must be at least 0, and below num_blocks",
+        )
         if self.hash_seed is not None or self.hash_algorithm.default_seed is not None:
             self.hasher()
-        if not 0 <= self.watermark_blocks < self.num_blocks:
-            raise InvalidRequest.of("watermark_blocks", "must be at least 0 and below num_blocks")
 
     def hasher(self) -> Hasher:
         """How tokens of this pool are hashed.
@@ -103,6 +121,10 @@ class PoolConfig:
             InvalidRequest: The algorithm needs a secret seed and the pool has none, or it cannot hash these
                 extra keys.
         """
+        if self.hash_seed is None and self.hash_algorithm.default_seed is None:
+            raise InvalidRequest.of(
+                "token_ids", f"the pool has no hash_seed, without which {self.hash_algorithm} is not safe"
+            )
         return Hasher(
             algorithm=self.hash_algorithm,
             block_size=self.hash_block_size,
@@ -110,15 +132,35 @@ class PoolConfig:
             extra_key_form=self.extra_key_form,
         )
 
-    @staticmethod
-    def default_scheduler_block_size(block_sizes: list[int]) -> int:
-        """The least common multiple: the shortest length at which all groups end a block."""
-        return math.lcm(*block_sizes)
+    @classmethod
+    def of(
+        cls,
+        *,
+        groups: Sequence[GroupConfig],
+        scheduler_block_size: int | None = None,
+        hash_block_size: int | None = None,
+        **options: Any,
+    ) -> "PoolConfig":
+        """A configuration whose sizes follow from its groups' block sizes unless they are given.
 
-    @staticmethod
-    def default_hash_block_size(block_sizes: list[int]) -> int:
-        """The greatest common divisor: every group's block then ends at a hash boundary."""
-        return math.gcd(*block_sizes)
+        The scheduler block size is then their least common multiple, the shortest length at which all of
+        them end a block; the hash block size their greatest common divisor, so that each ends at a hash.
+
+        Raises:
+            InvalidRequest: As the constructor.
+        """
+        sizes = [group.block_size for group in groups] or [1]
+        return cls(
+            groups=tuple(groups),
+            scheduler_block_size=math.lcm(*sizes) if scheduler_block_size is None else scheduler_block_size,
+            hash_block_size=math.gcd(*sizes) if hash_block_size is None else hash_block_size,
+            **options,
+        )
+
+
+def _require(holds: bool, field: str, message: str) -> None:
+    if not holds:
+        raise InvalidRequest.of(field, message)
 
 
 def config_to_state(config: PoolConfig) -> dict[str, Any]:

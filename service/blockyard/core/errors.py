@@ -17,7 +17,7 @@
     └── NotReady                   not_ready                   a retry can succeed after a pause
 
 An error carries a stable ``code``, a sentence that says what to change, and the figures that its code
-names. Whoever raises one has changed nothing.
+names. Whoever raises one has done nothing of what was asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,6 @@ class BlockyardError(Exception):
 
     code: ClassVar[str]
     title: ClassVar[str]
-    can_retry: ClassVar[bool] = False
-    """Whether the same request may succeed later."""
 
     def __init__(self, detail: str, figures: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)
@@ -60,6 +58,11 @@ class InvalidRequest(BlockyardError):
     def of(cls, field: str, message: str) -> "InvalidRequest":
         """One field's fault."""
         return cls(f"{field}: {message}", {"errors": [{"field": field, "message": message}]})
+
+    def inside(self, place: str) -> "InvalidRequest":
+        """The same fault, found in the part of the request at ``place``, such as ``admit.3``."""
+        errors = [{**found, "field": f"{place}.{found['field']}"} for found in self.figures["errors"]]
+        return InvalidRequest(f"{place}.{self.detail}", {"errors": errors})
 
 
 class PoolNotFound(BlockyardError):
@@ -102,14 +105,13 @@ class InsufficientBlocks(BlockyardError):
 
     code = "insufficient_blocks"
     title = "Too few blocks are free"
-    can_retry = True
 
     @classmethod
     def of(cls, num_required_blocks: int, num_free_blocks: int) -> "InsufficientBlocks":
         """``num_required_blocks`` were asked of ``num_free_blocks``."""
         return cls(
             f"{num_required_blocks} blocks are needed and {num_free_blocks} are free: "
-            "free or preempt sequences, then try again",
+            "free or preempt sequences, then try again; a pool never has more than all its blocks free",
             {"num_required_blocks": num_required_blocks, "num_free_blocks": num_free_blocks},
         )
 
@@ -124,7 +126,7 @@ class NotOwner(BlockyardError):
     def of(cls, block_ids: Sequence[int]) -> "NotOwner":
         """``block_ids`` are those not held."""
         return cls(
-            f"this lease does not hold {len(block_ids)} of the named blocks; nothing was freed",
+            f"this lease does not hold {_some(block_ids)}; nothing was freed",
             {"block_ids": list(block_ids)},
         )
 
@@ -139,7 +141,7 @@ class DoubleFree(BlockyardError):
     def of(cls, block_ids: Sequence[int]) -> "DoubleFree":
         """``block_ids`` are those at fault."""
         return cls(
-            f"{len(block_ids)} of the named blocks are named twice or free already; nothing was freed",
+            f"named twice, or free already: {_some(block_ids)}; nothing was freed",
             {"block_ids": list(block_ids)},
         )
 
@@ -183,7 +185,7 @@ class BodyTooLarge(BlockyardError):
     def of(cls, max_body_bytes: int) -> "BodyTooLarge":
         """``max_body_bytes`` is the server's limit."""
         return cls(
-            f"the body is over {max_body_bytes} bytes: split the call, or raise --max-body-bytes",
+            f"the body is over {max_body_bytes} bytes: split the call, or raise the server's limit",
             {"max_body_bytes": max_body_bytes},
         )
 
@@ -193,7 +195,6 @@ class Overloaded(BlockyardError):
 
     code = "overloaded"
     title = "The server is overloaded"
-    can_retry = True
 
 
 class NotReady(BlockyardError):
@@ -201,7 +202,6 @@ class NotReady(BlockyardError):
 
     code = "not_ready"
     title = "The server is not ready"
-    can_retry = True
 
 
 ERRORS: tuple[type[BlockyardError], ...] = (
@@ -221,3 +221,11 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     NotReady,
 )
 """Every error, each code once."""
+
+
+def _some(block_ids: Sequence[int]) -> str:
+    """The first few of ``block_ids``, for a sentence."""
+    named = ", ".join(str(block) for block in block_ids[:8])
+    return (
+        f"block {named}" if len(block_ids) == 1 else f"blocks {named}{', ...' if len(block_ids) > 8 else ''}"
+    )

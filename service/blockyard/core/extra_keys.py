@@ -204,19 +204,19 @@ def iter_extra_keys(
     at = bisect_right(features, start, key=attrgetter("end"))
     while True:
         end = start + block_size
-        keys = constant
+        keys: list[Any] = [*constant]
         while at < len(features) and (feature := features[at]).offset < end:
             offset = feature.offset - start
-            keys += ((feature.identifier, offset) if bare else ("mm", feature.identifier, offset),)
+            keys.append((feature.identifier, offset) if bare else ("mm", feature.identifier, offset))
             if feature.end > end:
                 break
             at += 1
         if start == 0 and salt is not None:
-            keys += (salt if bare else ("cache_salt", salt),)
+            keys.append(salt if bare else ("cache_salt", salt))
         if embeds is not None:
             digest = embeds.digest(start, end)
-            keys += (digest if bare else ("prompt_embeds", digest),)
-        yield keys or None
+            keys.append(digest if bare else ("prompt_embeds", digest))
+        yield tuple(keys) or None
         start = end
 
 

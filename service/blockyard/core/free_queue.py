@@ -22,17 +22,17 @@ class FreeQueue:
         num_blocks: Blocks of the pool, the null block included; at least 1.
     """
 
-    __slots__ = ("_next", "_prev", "num_blocks")
+    __slots__ = ("_next", "_num_free", "_prev")
 
     def __init__(self, num_blocks: int) -> None:
-        self.num_blocks = num_blocks - 1
+        self._num_free = num_blocks - 1
         self._next = array("i", range(1, num_blocks + 1))
         self._next[-1] = NULL_BLOCK
         self._prev = array("i", range(-1, num_blocks - 1))
         self._prev[NULL_BLOCK] = num_blocks - 1
 
     def __len__(self) -> int:
-        return self.num_blocks
+        return self._num_free
 
     def __iter__(self) -> Iterator[BlockId]:
         block = self._next[NULL_BLOCK]
@@ -42,14 +42,14 @@ class FreeQueue:
 
     def pop(self, num_blocks: int) -> list[BlockId]:
         """Take the ``num_blocks`` blocks to be used first. The caller makes sure that there are as many."""
-        assert num_blocks <= self.num_blocks
+        assert num_blocks <= self._num_free
         following = self._next
         block = NULL_BLOCK
         popped = [block := following[block] for _ in range(num_blocks)]
         first = following[block]
         following[NULL_BLOCK] = first
         self._prev[first] = NULL_BLOCK
-        self.num_blocks -= num_blocks
+        self._num_free -= num_blocks
         return popped
 
     def remove(self, block: BlockId) -> None:
@@ -57,7 +57,7 @@ class FreeQueue:
         before, after = self._prev[block], self._next[block]
         self._next[before] = after
         self._prev[after] = before
-        self.num_blocks -= 1
+        self._num_free -= 1
 
     def append(self, blocks: Sequence[BlockId]) -> None:
         """Put ``blocks``, none of which is in the queue, behind all others, in their order."""
@@ -75,7 +75,7 @@ class FreeQueue:
             before = block
         following[before] = after
         preceding[after] = before
-        self.num_blocks += len(blocks)
+        self._num_free += len(blocks)
 
     def problems(self) -> list[str]:
         """What contradicts the invariant; empty when all is well. O(free blocks)."""
@@ -94,13 +94,13 @@ class FreeQueue:
                 found.append("free queue: it never returns to its head")
                 break
             block = after
-        if seen != self.num_blocks:
-            found.append(f"free queue: {seen} blocks are linked, {self.num_blocks} counted")
+        if seen != self._num_free:
+            found.append(f"free queue: {seen} blocks are linked, {self._num_free} counted")
         return found
 
     def to_state(self) -> dict[str, Any]:
         """The queue as plain data."""
-        return {"num_blocks": self.num_blocks, "next": self._next.tobytes(), "prev": self._prev.tobytes()}
+        return {"num_free": self._num_free, "next": self._next.tobytes(), "prev": self._prev.tobytes()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "FreeQueue":
@@ -108,5 +108,5 @@ class FreeQueue:
         queue = cls(1)
         queue._next = array("i", state["next"])
         queue._prev = array("i", state["prev"])
-        queue.num_blocks = state["num_blocks"]
+        queue._num_free = state["num_free"]
         return queue

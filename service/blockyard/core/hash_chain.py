@@ -60,21 +60,6 @@ class Hasher:
         """A sequence without tokens yet, whose KV depends on ``extras`` besides."""
         return HashChain(self, NO_EXTRAS if extras is None else extras, 0, self.none_hash, b"")
 
-    def to_state(self) -> dict[str, Any]:
-        """The same as plain values, for a snapshot; `from_state` takes it back. Holds the seed."""
-        return {
-            "algorithm": self.algorithm.value,
-            "block_size": self.block_size,
-            "seed": self.seed,
-            "extra_key_form": self.extra_key_form.value,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Hasher":
-        """What `to_state` gave."""
-        algorithm, form = HashAlgorithm(state["algorithm"]), ExtraKeyForm(state["extra_key_form"])
-        return cls(algorithm, state["block_size"], state["seed"], form)
-
 
 @dataclass(frozen=True, slots=True)
 class HashChain:
@@ -139,9 +124,8 @@ class HashChain:
         return list(islice(keys, num_blocks)) or None
 
     def to_state(self) -> dict[str, Any]:
-        """The same as plain values, for a snapshot; `from_state` takes it back. Holds the hasher's seed."""
+        """The same as plain values, for a snapshot; `from_state` takes it back. The hasher is not in it."""
         return {
-            "hasher": self.hasher.to_state(),
             "extras": None if self.extras == NO_EXTRAS else self.extras.to_state(),
             "num_blocks": self.num_blocks,
             "last_hash": self.last_hash,
@@ -149,9 +133,8 @@ class HashChain:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "HashChain":
-        """What `to_state` gave: an equal chain."""
-        hasher = Hasher.from_state(state["hasher"])
+    def from_state(cls, state: Mapping[str, Any], hasher: Hasher) -> "HashChain":
+        """The chain that ``state`` was taken from, whose hasher was ``hasher``."""
         extras = NO_EXTRAS if state["extras"] is None else Extras.from_state(state["extras"])
         return cls(hasher, extras, state["num_blocks"], state["last_hash"], state["tail"])
 

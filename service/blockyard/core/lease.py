@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from blockyard.core.codec import decode_value, encode_value
 from blockyard.core.ids import BlockId, LeaseId, SequenceId
 from blockyard.core.replies import Stepped
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
-from blockyard.core.wire_value import decode_value, encode_value
 
-MAX_REMEMBERED_REPLIES = 256
+MAX_LEASE_REPLIES = 256
 """Idempotency keys that a lease remembers: more than a scheduler ever has in flight."""
 
 
@@ -31,17 +31,16 @@ class Lease:
     expires_at_ms: int
     sequences: dict[SequenceId, Sequence] = field(default_factory=dict)
     raw_blocks: dict[BlockId, None] = field(default_factory=dict)
-    replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_REMEMBERED_REPLIES))
+    replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_LEASE_REPLIES))
     last_step: Stepped | None = None
 
     def to_state(self) -> dict[str, Any]:
-        """The lease as plain data."""
+        """The lease as plain data, without its sequences."""
         return {
             "lease_id": self.lease_id,
             "holder": self.holder,
             "ttl_ms": self.ttl_ms,
             "expires_at_ms": self.expires_at_ms,
-            "sequences": [sequence.to_state() for sequence in self.sequences.values()],
             "raw_blocks": list(self.raw_blocks),
             "replies": self.replies.to_state(),
             "last_step": encode_value(self.last_step),
@@ -49,15 +48,13 @@ class Lease:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Lease":
-        """The lease that ``state`` was taken from."""
-        sequences = [Sequence.from_state(sequence) for sequence in state["sequences"]]
+        """The lease that ``state`` was taken from, without its sequences."""
         return cls(
             lease_id=state["lease_id"],
             holder=state["holder"],
             ttl_ms=state["ttl_ms"],
             expires_at_ms=state["expires_at_ms"],
-            sequences={sequence.sequence_id: sequence for sequence in sequences},
             raw_blocks=dict.fromkeys(state["raw_blocks"]),
-            replies=ReplyMemory.from_state(state["replies"], MAX_REMEMBERED_REPLIES),
+            replies=ReplyMemory.from_state(state["replies"], MAX_LEASE_REPLIES),
             last_step=decode_value(state["last_step"]),
         )

@@ -1,8 +1,10 @@
 """A pool: blocks, their holders, and what they cache, as one deterministic state machine.
 
 `Pool.apply` is the only way to change one. It is synchronous and pure: no clock, randomness or I/O. The same
-commands with the same times give the same state, bit for bit. A refused command has changed nothing, except
-that a live lease it carries is renewed and that an extension may have dropped blocks behind its window.
+commands with the same times give the same state, bit for bit: so every command given to `apply` belongs in a
+journal, whatever came of it. A refused one has done nothing of what was asked. It has been seen, though: time
+has moved on, the live lease that it carries is renewed, its outcome is remembered under its idempotency key,
+refusals are counted, and an extension has dropped the blocks behind its window.
 """
 
 from collections.abc import Callable
@@ -29,12 +31,12 @@ from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Sequences, describe
+from blockyard.core.sequences import Sequences
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
-from blockyard.core.step import admit_sequence, plan_step
+from blockyard.core.step import PlannedStep
 
-MAX_REMEMBERED_REPLIES = 1024
+MAX_POOL_REPLIES = 1024
 """Idempotency keys of calls without a lease that a pool remembers."""
 
 
@@ -54,12 +56,12 @@ class Pool:
         self.now_ms = 0
         self.counters = Counters()
         self.hits = HitWindow()
-        self.replies = ReplyMemory(MAX_REMEMBERED_REPLIES)
+        self.replies = ReplyMemory(MAX_POOL_REPLIES)
         self.leases: dict[LeaseId, Lease] = {}
-        self.store = BlockStore(config.num_blocks, len(config.groups))
+        self.store = BlockStore(config.num_blocks, len(config.groups), self.counters)
         self.sequences = Sequences(config, self.store, self.counters, self.hits)
         self.next_expiry_ms: int | None = None
-        """No lease expires before this time; None without leases."""
+        """A lower bound: no lease runs out before this time. None where there was none to run out."""
 
     def apply(self, command: ask.Command, now_ms: int) -> tell.Reply:
         """Do ``command`` at ``now_ms`` (ms since 1970; a time before the last one counts as the last one).
@@ -68,12 +70,14 @@ class Pool:
             The reply whose class belongs to the command's.
 
         Raises:
-            BlockyardError: See `blockyard.core.errors`; the command has done nothing.
+            BlockyardError: See `blockyard.core.errors`; nothing was done of what was asked.
         """
         self.now_ms = max(self.now_ms, now_ms)
         if not isinstance(command, ask.Idempotent):
             return self._apply(command)
         inner = command.command
+        if isinstance(inner, (ask.RenewLease, ask.DeleteLease)):
+            return self._apply(inner)  # doing these twice is no harm, and remembering them is
         memory = self.replies
         if isinstance(inner, ask.LeaseCommand):
             memory = self._renew(inner.lease_id).replies
@@ -110,23 +114,31 @@ class Pool:
         Raises:
             SequenceNotFound: There is none of this id.
         """
-        return tell.SequenceState(epoch=self.epoch, **describe(self._find(sequence_id)))
+        sequence = self._find(sequence_id)
+        return tell.SequenceState(
+            epoch=self.epoch,
+            sequence=sequence.handle,
+            lease_id=sequence.lease_id,
+            num_tokens=sequence.num_tokens,
+            num_computed_tokens=sequence.num_granted_tokens,
+            num_committed_tokens=sequence.num_committed_tokens,
+            block_ids=sequence.block_ids,
+        )
 
     def statistics(self) -> Statistics:
         """The figures of this moment."""
-        num_usable = self.config.num_blocks - 1
-        num_free = len(self.store.queue)
+        num_free, num_held = self.store.num_free_blocks, self.store.num_held_blocks
         return Statistics(
             epoch=self.epoch,
             num_blocks=self.config.num_blocks,
             num_free_blocks=num_free,
-            num_held_blocks=num_usable - num_free,
+            num_held_blocks=num_held,
             num_cached_blocks=self.store.num_cached_blocks,
-            usage=(num_usable - num_free) / num_usable if num_usable else 0.0,
+            usage=num_held / max(num_free + num_held, 1),
             hit_rate=self.hits.hit_rate,
             num_sequences=len(self.sequences),
             num_leases=len(self.leases),
-            counters={**self.counters.to_state(), "num_evicted_blocks": self.store.num_evicted_blocks},
+            counters=self.counters.to_state(),
         )
 
     def audit(self) -> Audit:
@@ -218,10 +230,11 @@ class Pool:
 
     def _end(self, lease: Lease) -> tuple[int, int]:
         """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
-        num_blocks = sum(self.sequences.free(sequence) for sequence in lease.sequences.values())
+        sequences = list(lease.sequences.values())
+        num_blocks = sum(self.sequences.free(lease, sequence) for sequence in sequences)
         num_blocks += self.store.release(lease.raw_blocks)
         del self.leases[lease.lease_id]
-        return len(lease.sequences), num_blocks
+        return len(sequences), num_blocks
 
     # Sequences
 
@@ -240,41 +253,37 @@ class Pool:
         if sequence is None:
             if command.num_computed_tokens is not None:
                 raise InvalidRequest.of("num_computed_tokens", "a new sequence has none: leave it out")
-            admitted = admit_sequence(admission, content, lease, self.sequences)
-            return self._allocated(
-                admitted.sequence, admitted.num_cached_tokens, admitted.num_new_tokens, admitted.block_ids
+            admitted = self.sequences.admit(lease, admission, content)
+            handle, num_new_tokens, block_ids = admitted.sequence, admitted.num_new_tokens, admitted.block_ids
+        else:
+            self.sequences.check_extension(sequence, admission.num_tokens, command.num_computed_tokens)
+            admitted = None
+            handle = sequence.handle
+            num_new_tokens, block_ids = self.sequences.extend(
+                sequence,
+                num_tokens=admission.num_tokens,
+                num_computed_tokens=command.num_computed_tokens,
+                num_lookahead_tokens=admission.num_lookahead_tokens,
+                content=content,
+                max_new_tokens=admission.max_new_tokens,
+                full_sequence_must_fit=admission.full_sequence_must_fit,
             )
-        self.sequences.check_extension(
-            sequence, admission.num_tokens, command.num_computed_tokens, sequence.num_committed_tokens
-        )
-        num_new_tokens, appended = self.sequences.extend(
-            sequence,
-            num_tokens=admission.num_tokens,
-            num_computed_tokens=command.num_computed_tokens,
-            num_lookahead_tokens=admission.num_lookahead_tokens,
-            content=content,
-            max_new_tokens=admission.max_new_tokens,
-            full_sequence_must_fit=admission.full_sequence_must_fit,
-        )
-        return self._allocated(sequence.handle, None, num_new_tokens, appended)
-
-    def _allocated(
-        self, handle: Any, num_cached_tokens: int | None, num_new_tokens: int, block_ids: Any
-    ) -> tell.Allocated:
         return tell.Allocated(
             epoch=self.epoch,
             sequence=handle,
-            num_cached_tokens=num_cached_tokens,
+            num_cached_tokens=None if admitted is None else admitted.num_cached_tokens,
             num_new_tokens=num_new_tokens,
             block_ids=block_ids,
             copies=[],
-            num_free_blocks=len(self.store.queue),
+            num_free_blocks=self.store.num_free_blocks,
         )
 
     def _commit(self, command: ask.Commit, lease: Lease) -> tell.Committed:
         sequence = self._find(command.sequence_id, lease)
         self.sequences.check_commit(sequence, command.num_computed_tokens)
-        content = self.sequences.content(sequence, command.block_hashes, command.token_ids)
+        content = self.sequences.check_content(
+            sequence, sequence.num_tokens, command.block_hashes, command.token_ids
+        )
         num_published = self.sequences.commit(sequence, command.num_computed_tokens, content)
         return tell.Committed(
             epoch=self.epoch,
@@ -286,15 +295,15 @@ class Pool:
         num_freed = 0
         unknown = []
         for sequence_id in command.sequence_ids:
-            sequence = lease.sequences.pop(sequence_id, None)
+            sequence = lease.sequences.get(sequence_id)
             if sequence is None:
                 unknown.append(sequence_id)
             else:
-                num_freed += self.sequences.free(sequence)
+                num_freed += self.sequences.free(lease, sequence)
         return tell.Freed(
             epoch=self.epoch,
             num_freed_blocks=num_freed,
-            num_free_blocks=len(self.store.queue),
+            num_free_blocks=self.store.num_free_blocks,
             unknown=unknown,
         )
 
@@ -305,8 +314,7 @@ class Pool:
                 return last
             if command.step_id < last.step_id:
                 raise InvalidRequest.of("step_id", f"must rise: the lease's last step was {last.step_id}")
-        planned = plan_step(command, lease, self.sequences)
-        extend, admit = planned.run(lease, self.sequences)
+        extend, admit = PlannedStep(command, lease, self.sequences).run()
         self.counters.num_steps += 1
         reply = tell.Stepped(
             epoch=self.epoch,
@@ -314,7 +322,7 @@ class Pool:
             extend=extend,
             copies=[],
             admit=admit,
-            num_free_blocks=len(self.store.queue),
+            num_free_blocks=self.store.num_free_blocks,
         )
         if command.step_id is not None:
             lease.last_step = reply
@@ -323,7 +331,7 @@ class Pool:
     # Raw blocks
 
     def _allocate_blocks(self, command: ask.AllocateBlocks, lease: Lease) -> tell.BlocksAllocated:
-        num_free = len(self.store.queue)
+        num_free = self.store.num_free_blocks
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
         if command.num_blocks > num_free:
@@ -331,7 +339,9 @@ class Pool:
             raise InsufficientBlocks.of(command.num_blocks, num_free)
         blocks = self.store.take(command.num_blocks)
         lease.raw_blocks.update(dict.fromkeys(blocks))
-        return tell.BlocksAllocated(epoch=self.epoch, block_ids=blocks, num_free_blocks=len(self.store.queue))
+        return tell.BlocksAllocated(
+            epoch=self.epoch, block_ids=blocks, num_free_blocks=self.store.num_free_blocks
+        )
 
     def _free_blocks(self, command: ask.FreeBlocks, lease: Lease) -> tell.BlocksFreed:
         blocks, counts = command.block_ids, self.store.reference_counts
@@ -352,11 +362,11 @@ class Pool:
             del lease.raw_blocks[block]
         num_freed = self.store.release(blocks)
         return tell.BlocksFreed(
-            epoch=self.epoch, num_freed_blocks=num_freed, num_free_blocks=len(self.store.queue)
+            epoch=self.epoch, num_freed_blocks=num_freed, num_free_blocks=self.store.num_free_blocks
         )
 
     def _reset_prefix_cache(self, _: ask.ResetPrefixCache) -> tell.CacheReset:
-        ok = len(self.store.queue) == self.config.num_blocks - 1
+        ok = self.store.num_held_blocks == 0
         if ok:
             self.store.forget_all()
             self.hits.clear()

@@ -74,5 +74,10 @@ class PrefixIndex:
             table.clear()
 
     def shared(self) -> list[list[BlockId]]:
-        """The blocks of every hash key that has several, in the order of their registration."""
-        return [list(entry) for table in self._tables for entry in table.values() if isinstance(entry, dict)]
+        """The blocks of every hash key that has several, in the order of their registration.
+
+        The keys are ordered by their first block: by what they hold, not by how they came to hold it.
+        """
+        return sorted(
+            list(entry) for table in self._tables for entry in table.values() if isinstance(entry, dict)
+        )

@@ -44,20 +44,23 @@ class Admitted:
 
     Attributes:
         sequence: The handle that `Step` knows the sequence by.
-        num_cached_tokens: Tokens of the cached prefix, on the first call for a sequence; else None.
+        num_cached_tokens: Tokens of the cached prefix.
         num_new_tokens: Tokens that were given slots by this call.
         block_ids: Per group, the entries appended to its block table, cached ones included.
     """
 
     sequence: SequenceHandle
-    num_cached_tokens: int | None
+    num_cached_tokens: int
     num_new_tokens: int
     block_ids: list[list[BlockId]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated(Reply):
-    """What `Admitted` says, the block copies to make first ([source, destination]), and what is left."""
+    """What `Admitted` says, the block copies to make first ([source, destination]), and what is left.
+
+    ``num_cached_tokens`` is None on later calls for a sequence; ``block_ids`` are those appended by this one.
+    """
 
     sequence: SequenceHandle
     num_cached_tokens: int | None
@@ -95,9 +98,10 @@ class StepExtended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """An admission that was not granted: the error's ``code``, and the need where blocks were too few."""
+    """An admission that was not granted: the error's ``code`` and sentence, and its figures."""
 
     code: str
+    detail: str
     num_required_blocks: int | None = None
     num_free_blocks: int | None = None
 

@@ -2,19 +2,23 @@
 
 from typing import Any
 
+from blockyard.core.codec import decode_value, encode_value
 from blockyard.core.errors import BlockyardError, InvalidRequest
-from blockyard.core.replies import Reply
-from blockyard.core.wire_value import decode_value, encode_value
+from blockyard.core.replies import Admitted, Allocated, BlocksAllocated, Reply, Stepped
+
+MAX_BLOCK_IDS = 16_384
+"""Block ids in the replies that one memory keeps, beside its newest: what makes replies large."""
 
 
 class ReplyMemory:
-    """The last ``max_replies`` outcomes; the oldest is forgotten first."""
+    """The last ``max_replies`` outcomes of moderate size in all; the oldest is forgotten first."""
 
-    __slots__ = ("_outcomes", "max_replies")
+    __slots__ = ("_num_block_ids", "_outcomes", "max_replies")
 
     def __init__(self, max_replies: int) -> None:
         self.max_replies = max_replies
         self._outcomes: dict[str, tuple[bytes, Reply | BlockyardError]] = {}
+        self._num_block_ids = 0
 
     def recall(self, key: str, fingerprint: bytes) -> Reply | None:
         """The reply given under ``key``; None if there was none.
@@ -29,7 +33,7 @@ class ReplyMemory:
         first_fingerprint, outcome = known
         if first_fingerprint != fingerprint:
             raise InvalidRequest.of(
-                "Idempotency-Key", "was used for another request: draw a new key for each"
+                "idempotency_key", "was used for another request: draw a new key for each"
             )
         if isinstance(outcome, BlockyardError):
             raise outcome.again()
@@ -37,8 +41,12 @@ class ReplyMemory:
 
     def remember(self, key: str, fingerprint: bytes, outcome: Reply | BlockyardError) -> None:
         """Keep ``outcome`` for repeats."""
-        if len(self._outcomes) >= self.max_replies:
-            del self._outcomes[next(iter(self._outcomes))]
+        self._num_block_ids += _count_block_ids(outcome)
+        while self._outcomes and (
+            len(self._outcomes) >= self.max_replies or self._num_block_ids > MAX_BLOCK_IDS
+        ):
+            _, oldest = self._outcomes.pop(next(iter(self._outcomes)))
+            self._num_block_ids -= _count_block_ids(oldest)
         self._outcomes[key] = (fingerprint, outcome)
 
     def to_state(self) -> list[Any]:
@@ -49,5 +57,18 @@ class ReplyMemory:
     def from_state(cls, state: list[Any], max_replies: int) -> "ReplyMemory":
         """The memory that ``state`` was taken from."""
         memory = cls(max_replies)
-        memory._outcomes = {key: (mark, decode_value(outcome)) for key, mark, outcome in state}
+        for key, mark, outcome in state:
+            memory.remember(key, mark, decode_value(outcome))
         return memory
+
+
+def _count_block_ids(outcome: Reply | BlockyardError) -> int:
+    match outcome:
+        case Allocated(block_ids=tables):
+            return sum(map(len, tables))
+        case BlocksAllocated(block_ids=block_ids):
+            return len(block_ids)
+        case Stepped(extend=extend, admit=admit):
+            admitted = [answer.block_ids for answer in admit if isinstance(answer, Admitted)]
+            return sum(len(table) for tables in (*extend.block_ids, *admitted) for table in tables)
+    return 0

@@ -3,21 +3,33 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from blockyard.core.hash_chain import HashChain
+from blockyard.core.hash_chain import HashChain, Hasher
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+
+
+@dataclass(slots=True)
+class BlockTable:
+    """One group's blocks of a sequence.
+
+    Attributes:
+        block_ids: The block at each position; null where it was dropped. It never gets shorter.
+        num_published: Leading positions that need no publishing any more: hits, nulls, what was published.
+    """
+
+    block_ids: list[BlockId]
+    num_published: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Sequence:
     """What a pool knows of a sequence.
 
-    ``0 <= num_committed_tokens <= num_computed_tokens <= num_tokens`` holds between calls.
+    ``0 <= num_committed_tokens <= num_granted_tokens <= num_tokens`` holds between calls.
 
     Attributes:
-        tables: Per group, the block at each position; null where it was dropped. Only ever appended to.
-        num_published_blocks: Per group, leading blocks that need no publishing any more.
+        tables: One a group.
         num_tokens: Tokens that it had when its scheduler last spoke of it.
-        num_computed_tokens: Tokens that are cached or were granted slots.
+        num_granted_tokens: Tokens that are cached or were given slots, less those that were taken back.
         num_committed_tokens: Tokens whose KV is known to be written.
         block_hashes: One a hash block, from the beginning, as far as they were sent.
         chain: Where hashing goes on, if the scheduler sends token ids.
@@ -26,13 +38,17 @@ class Sequence:
     sequence_id: SequenceId
     handle: SequenceHandle
     lease_id: LeaseId
-    tables: list[list[BlockId]]
-    num_published_blocks: list[int]
     num_tokens: int
-    num_computed_tokens: int
-    num_committed_tokens: int
-    block_hashes: list[BlockHash] = field(default_factory=list)
-    chain: HashChain | None = None
+    block_hashes: list[BlockHash]
+    chain: HashChain | None
+    tables: list[BlockTable] = field(default_factory=list)
+    num_granted_tokens: int = 0
+    num_committed_tokens: int = 0
+
+    @property
+    def block_ids(self) -> list[list[BlockId]]:
+        """A copy of the block tables."""
+        return [list(table.block_ids) for table in self.tables]
 
     def to_state(self) -> dict[str, Any]:
         """The sequence as plain data."""
@@ -40,23 +56,28 @@ class Sequence:
             "sequence_id": self.sequence_id,
             "handle": self.handle,
             "lease_id": self.lease_id,
-            "tables": [list(table) for table in self.tables],
-            "num_published_blocks": list(self.num_published_blocks),
             "num_tokens": self.num_tokens,
-            "num_computed_tokens": self.num_computed_tokens,
-            "num_committed_tokens": self.num_committed_tokens,
             "block_hashes": list(self.block_hashes),
             "chain": None if self.chain is None else self.chain.to_state(),
+            "block_ids": self.block_ids,
+            "num_published": [table.num_published for table in self.tables],
+            "num_granted_tokens": self.num_granted_tokens,
+            "num_committed_tokens": self.num_committed_tokens,
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Sequence":
-        """The sequence that ``state`` was taken from, sharing nothing with it that can change."""
-        chain = state["chain"]
-        own = {
-            "tables": [list(table) for table in state["tables"]],
-            "num_published_blocks": list(state["num_published_blocks"]),
-            "block_hashes": list(state["block_hashes"]),
-            "chain": None if chain is None else HashChain.from_state(chain),
-        }
-        return cls(**{**state, **own})
+    def from_state(cls, state: dict[str, Any], hasher: Hasher | None) -> "Sequence":
+        """The sequence that ``state`` was taken from, sharing nothing with it that can change.
+
+        ``hasher`` is the pool's; None where the pool cannot hash, and no sequence has a chain.
+        """
+        rest = dict(state)
+        block_ids, num_published = rest.pop("block_ids"), rest.pop("num_published")
+        rest["tables"] = [
+            BlockTable(list(ids), published) for ids, published in zip(block_ids, num_published, strict=True)
+        ]
+        rest["block_hashes"] = list(state["block_hashes"])
+        if state["chain"] is not None:
+            assert hasher is not None
+            rest["chain"] = HashChain.from_state(state["chain"], hasher)
+        return cls(**rest)

@@ -1,21 +1,22 @@
 """All live sequences of a pool: admitting, extending, committing and freeing them.
 
-The sequences of one pool are told apart by their schedulers' ids and by short handles. What a call says is
-checked before anything is changed.
+A sequence is known by its scheduler's id, by a short handle, and to the lease that holds it; the three are
+kept in step here and nowhere else. What a call says is checked before anything is changed: the ``check_*``
+methods change nothing, and what follows them can be refused only for want of blocks.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence as SequenceOf
-from typing import Any, NamedTuple
+from collections import abc
+from typing import NamedTuple
 
+from blockyard.core.allocator import Allocator
 from blockyard.core.block_store import BlockStore
-from blockyard.core.block_tables import BlockTables
 from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import InsufficientBlocks, InvalidRequest
+from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
 from blockyard.core.extra_keys import Extras
-from blockyard.core.hash_chain import HashChain
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.hash_chain import HashChain, Hasher
+from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
+from blockyard.core.lease import Lease
 from blockyard.core.prefix_lookup import Hit
 from blockyard.core.replies import Admitted
 from blockyard.core.sequence import Sequence
@@ -25,7 +26,7 @@ from blockyard.core.statistics import Counters, HitWindow
 class Content(NamedTuple):
     """What a call tells of a sequence's tokens: hashes that are new, and where hashing goes on."""
 
-    block_hashes: SequenceOf[BlockHash]
+    block_hashes: abc.Sequence[BlockHash]
     chain: HashChain | None
 
 
@@ -41,17 +42,18 @@ class Sequences:
 
     def __init__(self, config: PoolConfig, store: BlockStore, counters: Counters, hits: HitWindow) -> None:
         self._config = config
-        self._tables = BlockTables(config, store)
+        self._allocator = Allocator(config, store)
         self._counters = counters
         self._hits = hits
         self._by_id: dict[SequenceId, Sequence] = {}
         self._by_handle: dict[SequenceHandle, Sequence] = {}
+        self._hasher: Hasher | None = None
         self.next_handle = 1
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Sequence]:
+    def __iter__(self) -> abc.Iterator[Sequence]:
         return iter(self._by_id.values())
 
     def get(self, sequence_id: SequenceId) -> Sequence | None:
@@ -65,8 +67,8 @@ class Sequences:
     def find(
         self,
         num_tokens: int,
-        block_hashes: SequenceOf[BlockHash],
-        token_ids: SequenceOf[int],
+        block_hashes: abc.Sequence[BlockHash],
+        token_ids: abc.Sequence[int],
         extras: Extras | None,
     ) -> Hit:
         """The longest cached prefix of ``num_tokens`` tokens. Changes nothing.
@@ -76,44 +78,49 @@ class Sequences:
         """
         if num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
-        return self._tables.find(num_tokens, self.content(None, block_hashes, token_ids, extras).block_hashes)
+        block_hashes = block_hashes[: num_tokens // self._config.hash_block_size]
+        content = self.check_content(None, num_tokens, block_hashes, token_ids, extras)
+        return self._allocator.find(num_tokens, content.block_hashes)
 
-    def content(
+    def check_content(
         self,
         sequence: Sequence | None,
-        block_hashes: SequenceOf[BlockHash],
-        token_ids: SequenceOf[int],
+        num_tokens: int,
+        block_hashes: abc.Sequence[BlockHash],
+        token_ids: abc.Sequence[int],
         extras: Extras | None = None,
     ) -> Content:
-        """Hash what has to be hashed of a call about ``sequence`` (None: a new one). Changes nothing.
+        """Hash what a call tells of ``sequence`` (None: a new one), which has ``num_tokens``.
 
         Raises:
-            InvalidRequest: The two ways of telling content are mixed, or the tokens cannot be hashed.
+            InvalidRequest: The two ways of telling content are mixed, the tokens cannot be hashed, or more
+                content is told than there are tokens, as when a call is repeated.
         """
+        known = sequence.block_hashes if sequence is not None else []
         chain = sequence.chain if sequence is not None else None
-        if not token_ids and extras is None:
-            if block_hashes and chain is not None:
-                raise InvalidRequest.of("block_hashes", "the sequence began with token_ids: go on with these")
-            return Content(block_hashes, chain)
-        if block_hashes:
+        if token_ids or extras is not None:
+            if (0 if chain is None else chain.num_tokens) + len(token_ids) > num_tokens:
+                raise InvalidRequest.of("token_ids", f"there are more of them than the {num_tokens} tokens")
+            block_hashes, chain = self._hash(known, chain, block_hashes, token_ids, extras)
+        elif block_hashes and chain is not None:
+            raise InvalidRequest.of("block_hashes", "the sequence began with token_ids: go on with these")
+        elif (len(known) + len(block_hashes)) * self._config.hash_block_size > num_tokens and block_hashes:
             raise InvalidRequest.of(
-                "block_hashes", "give either block_hashes, with all extra keys hashed in, or token_ids"
+                "block_hashes",
+                f"with the {len(known)} sent before they stand for more than {num_tokens} tokens: "
+                "send those of full blocks, each once",
             )
-        if chain is None:
-            if sequence is not None and sequence.block_hashes:
-                raise InvalidRequest.of("token_ids", "the sequence began with block_hashes: go on with these")
-            chain = self._config.hasher().start(extras)
-        elif extras is not None and extras != chain.extras:
-            raise InvalidRequest.of("extras", "extra keys are fixed by the call that sent the first tokens")
-        chain, hashes = chain.append(token_ids)
-        return Content(hashes, chain)
+        return Content(block_hashes, chain)
 
     def check_admission(self, admission: Admission, known: Sequence | None) -> Content:
-        """Refuse what no pool could grant, and hash what has to be hashed. Changes nothing.
+        """Refuse what no pool could grant.
 
         Args:
             admission: What is asked for.
-            known: The sequence, if it is live already.
+            known: The sequence, if the lease holds it already.
+
+        Returns:
+            Its content.
 
         Raises:
             InvalidRequest: A figure is out of range, or the content is not valid.
@@ -123,28 +130,31 @@ class Sequences:
             raise InvalidRequest.of("max_new_tokens", "must be at least 1, or left out")
         if admission.num_lookahead_tokens < 0:
             raise InvalidRequest.of("num_lookahead_tokens", "must be at least 0")
-        return self.content(known, admission.block_hashes, admission.token_ids, admission.extras)
+        return self.check_content(
+            known, admission.num_tokens, admission.block_hashes, admission.token_ids, admission.extras
+        )
 
-    def admit(self, lease_id: LeaseId, admission: Admission, content: Content) -> tuple[Sequence, Admitted]:
-        """Begin a sequence of a new id with what `check_admission` returned for it.
+    def admit(self, lease: Lease, admission: Admission, content: Content) -> Admitted:
+        """Begin a sequence that ``lease`` does not hold, after `check_admission`.
 
         Raises:
+            SequenceExistsElsewhere: Another lease holds its id.
             InsufficientBlocks: Nothing was given; the sequence does not exist.
         """
+        if admission.sequence_id in self._by_id:
+            raise SequenceExistsElsewhere(
+                f"sequence {admission.sequence_id!r} is another lease's: free it there, or use another id"
+            )
         num_tokens = admission.num_tokens
         if admission.skip_prefix_cache:
-            hit = self._tables.no_hit()
+            hit = self._allocator.no_hit()
         else:
-            hit = self._tables.find(num_tokens, content.block_hashes)
+            hit = self._allocator.find(num_tokens, content.block_hashes)
         sequence = Sequence(
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self.next_handle),
-            lease_id=lease_id,
-            tables=[],
-            num_published_blocks=[],
+            lease_id=lease.lease_id,
             num_tokens=num_tokens,
-            num_computed_tokens=0,
-            num_committed_tokens=0,
             block_hashes=list(content.block_hashes),
             chain=content.chain,
         )
@@ -152,7 +162,7 @@ class Sequences:
         if admission.max_new_tokens is not None:
             num_new = min(num_new, admission.max_new_tokens)
         try:
-            self._tables.admit(
+            self._allocator.admit(
                 sequence,
                 hit,
                 num_new_tokens=num_new,
@@ -163,7 +173,7 @@ class Sequences:
             self._counters.num_refused_allocations += 1
             raise
         self.next_handle += 1
-        self.register(sequence)
+        self.register(lease, sequence)
         self._counters.num_admitted_sequences += 1
         self._counters.num_granted_tokens += num_new
         if self._config.enable_prefix_caching and not admission.skip_prefix_cache:
@@ -171,11 +181,11 @@ class Sequences:
             self._counters.num_queried_tokens += num_tokens
             self._counters.num_hit_tokens += hit.num_tokens
         self._publish(sequence)
-        return sequence, Admitted(
+        return Admitted(
             sequence=sequence.handle,
             num_cached_tokens=hit.num_tokens,
             num_new_tokens=num_new,
-            block_ids=[list(table) for table in sequence.tables],
+            block_ids=sequence.block_ids,
         )
 
     def check_extension(
@@ -183,32 +193,40 @@ class Sequences:
         sequence: Sequence,
         num_tokens: int,
         num_computed_tokens: int | None,
-        num_committed_tokens: int,
+        num_committed_tokens: int = 0,
     ) -> None:
-        """Refuse counts that contradict what the pool knows. Changes nothing.
+        """Refuse counts that contradict what the pool knows.
 
         Args:
             sequence: The sequence to extend.
             num_tokens: Tokens that it shall have.
             num_computed_tokens: The caller's count of those computed; None for the pool's.
-            num_committed_tokens: Tokens that will be committed by then.
+            num_committed_tokens: Tokens that will have been committed by then.
 
         Raises:
             InvalidRequest: A count is out of range.
         """
         self._check_num_tokens(num_tokens)
+        name = f"sequence {sequence.sequence_id!r}"
         if num_computed_tokens is None:
-            num_computed_tokens = sequence.num_computed_tokens
-        elif not num_committed_tokens <= num_computed_tokens <= sequence.num_computed_tokens:
+            num_computed_tokens = sequence.num_granted_tokens
+        elif num_computed_tokens > sequence.num_granted_tokens:
             raise InvalidRequest.of(
                 "num_computed_tokens",
-                f"sequence {sequence.sequence_id!r} has {num_committed_tokens} tokens committed and "
-                f"{sequence.num_computed_tokens} granted: {num_computed_tokens} is not between them",
+                f"{name} has {sequence.num_granted_tokens} tokens: {num_computed_tokens} cannot be computed",
+            )
+        elif num_computed_tokens < num_committed_tokens or not self._allocator.can_take_back(
+            sequence, num_computed_tokens
+        ):
+            raise InvalidRequest.of(
+                "num_computed_tokens",
+                f"{name} cannot go back to {num_computed_tokens} tokens: later ones are committed or "
+                "published, or look back on blocks that were dropped; free it and start it again",
             )
         if num_tokens < num_computed_tokens:
             raise InvalidRequest.of(
                 "num_tokens",
-                f"{sequence.sequence_id!r} has {num_computed_tokens} tokens already, more than {num_tokens}; "
+                f"{name} has {num_computed_tokens} tokens already, more than {num_tokens}; "
                 "if speculated tokens were rejected, say so with num_computed_tokens",
             )
 
@@ -231,15 +249,16 @@ class Sequences:
         Raises:
             InsufficientBlocks: Nothing was given, though blocks behind the window were dropped.
         """
+        is_recount = num_computed_tokens is not None
         if num_computed_tokens is None:
-            num_computed_tokens = sequence.num_computed_tokens
+            num_computed_tokens = sequence.num_granted_tokens
         num_new = num_tokens - num_computed_tokens
         if max_new_tokens is not None:
             num_new = min(num_new, max_new_tokens)
         try:
-            appended = self._tables.extend(
+            appended = self._allocator.extend(
                 sequence,
-                num_computed_tokens=num_computed_tokens,
+                num_granted_tokens=num_computed_tokens,
                 num_new_tokens=num_new,
                 num_lookahead_tokens=num_lookahead_tokens,
                 must_fit_tokens=num_tokens if full_sequence_must_fit else 0,
@@ -247,7 +266,7 @@ class Sequences:
         except InsufficientBlocks:
             self._counters.num_refused_allocations += 1
             raise
-        sequence.num_tokens = num_tokens
+        sequence.num_tokens = num_tokens if is_recount else max(sequence.num_tokens, num_tokens)
         self._counters.num_granted_tokens += num_new
         self._learn(sequence, content)
         self._publish(sequence)
@@ -255,37 +274,40 @@ class Sequences:
 
     @staticmethod
     def check_commit(sequence: Sequence, num_computed_tokens: int) -> None:
-        """Refuse to commit tokens that were never granted. Changes nothing.
+        """Refuse to commit tokens that were never granted.
 
         Raises:
             InvalidRequest: ``num_computed_tokens`` is out of range.
         """
-        if not 0 <= num_computed_tokens <= sequence.num_computed_tokens:
+        if not 0 <= num_computed_tokens <= sequence.num_granted_tokens:
             raise InvalidRequest.of(
                 "num_computed_tokens",
-                f"sequence {sequence.sequence_id!r} was granted {sequence.num_computed_tokens} tokens: "
+                f"sequence {sequence.sequence_id!r} was granted {sequence.num_granted_tokens} tokens: "
                 f"{num_computed_tokens} cannot be computed",
             )
 
-    def commit(self, sequence: Sequence, num_computed_tokens: int, content: Content) -> int:
+    def commit(self, sequence: Sequence, num_computed_tokens: int, content: Content | None = None) -> int:
         """Note that tokens are written, after `check_commit`; fewer than before change nothing.
 
         Returns:
             How many blocks were published.
         """
         sequence.num_committed_tokens = max(sequence.num_committed_tokens, num_computed_tokens)
-        self._learn(sequence, content)
+        if content is not None:
+            self._learn(sequence, content)
         return self._publish(sequence)
 
-    def free(self, sequence: Sequence) -> int:
-        """End a sequence. Returns how many blocks became free."""
+    def free(self, lease: Lease, sequence: Sequence) -> int:
+        """End a sequence of ``lease``. Returns how many blocks became free."""
+        del lease.sequences[sequence.sequence_id]
         del self._by_id[sequence.sequence_id]
         del self._by_handle[sequence.handle]
         self._counters.num_freed_sequences += 1
-        return self._tables.free(sequence)
+        return self._allocator.free(sequence)
 
-    def register(self, sequence: Sequence) -> None:
-        """Make a sequence known by its id and handle."""
+    def register(self, lease: Lease, sequence: Sequence) -> None:
+        """Make a sequence known by its id and handle, and to the lease that holds it."""
+        lease.sequences[sequence.sequence_id] = sequence
         self._by_id[sequence.sequence_id] = sequence
         self._by_handle[sequence.handle] = sequence
 
@@ -296,24 +318,37 @@ class Sequences:
         if limit is not None and num_tokens > limit:
             raise InvalidRequest.of("num_tokens", f"{num_tokens} is above the pool's max_model_len, {limit}")
 
+    def _hash(
+        self,
+        known: abc.Sequence[BlockHash],
+        chain: HashChain | None,
+        block_hashes: abc.Sequence[BlockHash],
+        token_ids: abc.Sequence[int],
+        extras: Extras | None,
+    ) -> tuple[list[BlockHash], HashChain]:
+        if block_hashes:
+            raise InvalidRequest.of(
+                "block_hashes", "give either block_hashes, with all extra keys hashed in, or token_ids"
+            )
+        if chain is None:
+            if known:
+                raise InvalidRequest.of("token_ids", "the sequence began with block_hashes: go on with these")
+            if self._hasher is None:
+                self._hasher = self._config.hasher()
+            chain = self._hasher.start(extras)
+        elif extras is not None and extras != chain.extras:
+            raise InvalidRequest.of(
+                "token_ids", "extra keys are fixed by the call that sent the first tokens"
+            )
+        chain, hashes = chain.append(token_ids)
+        return hashes, chain
+
     def _learn(self, sequence: Sequence, content: Content) -> None:
         if content.block_hashes:
             sequence.block_hashes += content.block_hashes
         sequence.chain = content.chain
 
     def _publish(self, sequence: Sequence) -> int:
-        num_published = self._tables.publish(sequence)
+        num_published = self._allocator.publish(sequence)
         self._counters.num_published_blocks += num_published
         return num_published
-
-
-def describe(sequence: Sequence) -> dict[str, Any]:
-    """The fields of `SequenceState` but for the epoch."""
-    return {
-        "sequence": sequence.handle,
-        "lease_id": sequence.lease_id,
-        "num_tokens": sequence.num_tokens,
-        "num_computed_tokens": sequence.num_computed_tokens,
-        "num_committed_tokens": sequence.num_committed_tokens,
-        "block_ids": [list(table) for table in sequence.tables],
-    }

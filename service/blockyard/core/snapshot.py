@@ -11,6 +11,7 @@ from blockyard.core.config import config_from_state, config_to_state
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences
 from blockyard.core.statistics import Counters, HitWindow
 
@@ -29,10 +30,12 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "config": config_to_state(pool.config),
         "epoch": pool.epoch,
         "now_ms": pool.now_ms,
-        "next_expiry_ms": pool.next_expiry_ms,
         "next_handle": pool.sequences.next_handle,
         "store": pool.store.to_state(),
         "leases": [lease.to_state() for lease in pool.leases.values()],
+        "sequences": [
+            sequence.to_state() for lease in pool.leases.values() for sequence in lease.sequences.values()
+        ],
         "replies": pool.replies.to_state(),
         "counters": pool.counters.to_state(),
         "hits": pool.hits.to_state(),
@@ -49,19 +52,21 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
         raise InvalidRequest.of(
             "format", f"this version reads format {SNAPSHOT_FORMAT}, not {state['format']}"
         )
-    pool = pool_class(config_from_state(state["config"]))
+    config = config_from_state(state["config"])
+    pool = pool_class(config)
     pool.epoch = state["epoch"]
     pool.now_ms = state["now_ms"]
-    pool.next_expiry_ms = state["next_expiry_ms"]
     pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
-    pool.store = BlockStore.from_state(state["store"])
-    pool.sequences = Sequences(pool.config, pool.store, pool.counters, pool.hits)
+    pool.store = BlockStore.from_state(state["store"], pool.counters)
+    pool.sequences = Sequences(config, pool.store, pool.counters, pool.hits)
     pool.sequences.next_handle = state["next_handle"]
-    for lease_state in state["leases"]:
-        lease = Lease.from_state(lease_state)
-        pool.leases[lease.lease_id] = lease
-        for sequence in lease.sequences.values():
-            pool.sequences.register(sequence)
+    leases = [Lease.from_state(lease) for lease in state["leases"]]
+    pool.leases = {lease.lease_id: lease for lease in leases}
+    pool.next_expiry_ms = min((lease.expires_at_ms for lease in leases), default=None)
+    hasher = config.hasher() if any(sequence["chain"] for sequence in state["sequences"]) else None
+    for sequence_state in state["sequences"]:
+        sequence = Sequence.from_state(sequence_state, hasher)
+        pool.sequences.register(pool.leases[sequence.lease_id], sequence)
     return pool

@@ -2,7 +2,6 @@
 
 from collections import deque
 from dataclasses import asdict, dataclass
-from typing import Any
 
 WINDOW_REQUESTS = 1_000
 """Requests that the hit rate looks back on."""
@@ -35,7 +34,8 @@ class HitWindow:
 
     def clear(self) -> None:
         """Begin anew, as nothing is cached any more."""
-        self.__init__()  # type: ignore[misc]
+        self._requests.clear()
+        self._num_queried_tokens = self._num_hit_tokens = 0
 
     def to_state(self) -> list[list[int]]:
         """The window as plain data, the oldest request first."""
@@ -61,6 +61,7 @@ class Counters:
     num_hit_tokens: int = 0
     num_granted_tokens: int = 0
     num_published_blocks: int = 0
+    num_evicted_blocks: int = 0
     num_created_leases: int = 0
     num_expired_leases: int = 0
     num_steps: int = 0
@@ -82,7 +83,7 @@ class Statistics:
         num_cached_blocks: With published content, held or free.
         usage: Share of the blocks that are held, 0 to 1; the null block does not count.
         hit_rate: See `HitWindow.hit_rate`.
-        counters: See `Counters`; also ``num_evicted_blocks``.
+        counters: See `Counters`.
     """
 
     epoch: int
@@ -94,4 +95,4 @@ class Statistics:
     hit_rate: float | None
     num_sequences: int
     num_leases: int
-    counters: dict[str, Any]
+    counters: dict[str, int]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from importlib.metadata import version
 
 import structlog
@@ -12,7 +13,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError
+from blockyard.core.errors import BlockyardError, InvalidRequest
 from blockyard.server import openapi
 from blockyard.server.clock import Clock
 from blockyard.server.dashboard import dashboard_routes
@@ -29,6 +30,9 @@ log = structlog.get_logger("blockyard.server")
 
 EXPIRY_TICK_S = 0.02
 """How often run-out leases are looked for."""
+
+EXPIRY_RETRY_S = 0.1
+"""The pause after a failure: short enough for the clock, long enough for the log."""
 
 DESCRIPTION = """
 Owns KV-cache block pools: which block is free, who holds it, what prefix it caches. Schedulers allocate, free
@@ -76,6 +80,7 @@ class Server:
         self._asgi = Guard(
             HotPath(self.api, handlers.hot()),
             max_body_bytes=settings.max_body_bytes,
+            body_timeout_s=settings.body_timeout_s,
             max_requests_in_flight=settings.max_requests_in_flight,
             is_ready=lambda: self.is_ready,
         )
@@ -103,16 +108,23 @@ def create_app(settings: Settings) -> Server:
 
 
 async def _expire_leases(pools: Pools, clock: Clock) -> None:
+    """Look for run-out leases for ever: whatever goes wrong in one turn, time goes on in the next."""
     while True:
         await asyncio.sleep(EXPIRY_TICK_S)
         clock.tick()
-        for name, expired in pools.expire(clock.now_ms()):
+        try:
+            expired = pools.expire(clock.now_ms())
+        except Exception:
+            log.exception("leases could not be expired")
+            await asyncio.sleep(EXPIRY_RETRY_S)
+            continue
+        for name, reply in expired:
             log.warning(
                 "leases expired",
                 pool=name,
-                lease_ids=list(expired.lease_ids),
-                num_freed_sequences=expired.num_freed_sequences,
-                num_freed_blocks=expired.num_freed_blocks,
+                lease_ids=reply.lease_ids,
+                num_freed_sequences=reply.num_freed_sequences,
+                num_freed_blocks=reply.num_freed_blocks,
             )
 
 
@@ -128,6 +140,8 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not read the body at all
+        return render_error(InvalidRequest.of("body", "is not JSON in UTF-8"))
     return render_problem(http_problem(error.status_code, str(error.detail)), error.headers)
 
 

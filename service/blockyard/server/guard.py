@@ -4,15 +4,17 @@ The body is read here, whole, before a route runs: a caller who sends slowly, ha
 gets as far as a pool.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
 from blockyard.server.media import render_error, render_problem
-from blockyard.server.problems import internal_error
+from blockyard.server.problems import http_problem, internal_error
 
 log = structlog.get_logger("blockyard.request")
 
@@ -37,6 +39,7 @@ class Guard:
     Args:
         app: The application.
         max_body_bytes: Largest body.
+        body_timeout_s: Time for a body to arrive in.
         max_requests_in_flight: Requests beyond these are answered ``overloaded``.
         is_ready: Whether the server takes requests; health routes answer all the same.
     """
@@ -46,11 +49,13 @@ class Guard:
         app: ASGIApp,
         *,
         max_body_bytes: int,
+        body_timeout_s: int,
         max_requests_in_flight: int,
         is_ready: Callable[[], bool],
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
         self._max_requests_in_flight = max_requests_in_flight
         self._is_ready = is_ready
         self._num_in_flight = 0
@@ -72,8 +77,13 @@ class Guard:
         self._num_in_flight += 1
         try:
             self._refuse_if_busy(scope["path"])
-            body = await self._read_body(scope, receive)
+            async with asyncio.timeout(self._body_timeout_s):
+                body = await self._read_body(scope, receive)
             await self._app(scope, _replay(body, receive), note_status)
+        except TimeoutError:
+            detail = f"the body did not arrive within {self._body_timeout_s} s (--body-timeout-s)"
+            late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
+            await late(scope, receive, note_status)
         except ClientGone:
             log.info("client hung up", method=scope["method"], path=scope["path"])
         except BlockyardError as error:

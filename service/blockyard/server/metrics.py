@@ -36,7 +36,7 @@ COUNTER_HELP = {
     "num_steps": "Scheduler steps done.",
     "num_prefix_cache_resets": "Times that the prefix cache was emptied.",
 }
-"""A counter that is not named here is described by its name."""
+"""Every counter of `Statistics.counters`, by its name there."""
 
 
 def metrics_route(pools: Pools) -> APIRouter:
@@ -161,5 +161,4 @@ def _gauge(name: str, text: str) -> GaugeMetricFamily:
 def _counter(counter: str) -> CounterMetricFamily:
     """``num_hit_tokens`` becomes ``blockyard_pool_hit_tokens_total``."""
     noun = counter.removeprefix("num_")
-    text = COUNTER_HELP.get(counter, f"{noun.replace('_', ' ').capitalize()}.")
-    return CounterMetricFamily(f"blockyard_pool_{noun}", text, labels=["pool"])
+    return CounterMetricFamily(f"blockyard_pool_{noun}", COUNTER_HELP[counter], labels=["pool"])

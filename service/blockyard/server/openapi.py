@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from blockyard.server.media import JSON, MSGPACK
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
-from blockyard.server.problems import PROBLEM_JSON, Problem
+from blockyard.server.problems import PROBLEM_RESPONSES, Problem
 
 _REF = "#/components/schemas/{model}"
 
@@ -43,7 +43,7 @@ def _add_pool_calls(document: dict[str, Any]) -> None:
 
 
 def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-    media = [JSON, MSGPACK] if call.msgpack else [JSON]
+    media = [JSON, MSGPACK] if call.is_hot else [JSON]
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in ("pool", "lease_id")
@@ -72,10 +72,7 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
                 "description": "Done.",
                 "content": {name: {"schema": reply} for name in media},
             },
-            "4XX": {
-                "description": "Refused; `code` says why.",
-                "content": {PROBLEM_JSON: {"schema": {"$ref": _REF.format(model="Problem")}}},
-            },
+            **PROBLEM_RESPONSES,
         },
     }
 

@@ -42,22 +42,25 @@ class PoolCallHandler:
         self._call = call
         self._pools = pools
         self._clock = clock
-        self._reader: BodyReader[Body] = BodyReader(call.body, takes_msgpack=call.msgpack)
+        self._reader: BodyReader[Body] = BodyReader(call.body, takes_msgpack=call.is_hot)
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
         self._body_is_optional = call.body is PoolBody
 
     async def endpoint(self, request: Request) -> Response:
         """The call as a Starlette endpoint."""
         raw = await request.body()
-        return self.answer(request.path_params, dict(request.scope["headers"]), request.scope["path"], raw)
+        return self.answer(request.scope, request.path_params, raw)
 
-    def answer(self, path_params: dict[str, Any], headers: Headers, path: str, raw: bytes) -> Response:
+    def answer(self, scope: Scope, path_params: dict[str, Any], raw: bytes) -> Response:
         """Do the call that is in ``raw``.
 
         Raises:
             BlockyardError: It is refused.
         """
         call = self._call
+        if scope["query_string"]:
+            raise InvalidRequest.of("query", "this route takes no query parameters")
+        headers: Headers = dict(scope["headers"])
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
@@ -67,10 +70,10 @@ class PoolCallHandler:
             reply = _lookup(pool, cast("LookupBody", body))
         else:
             command = call.command(body, path_params)
-            key = headers.get(b"idempotency-key")
-            once = command if key is None else _once(key.decode("latin-1"), path, raw, command)
+            key = headers.get(b"idempotency-key") if call.method == "POST" else None
+            once = command if key is None else _once(key.decode("latin-1"), scope["path"], raw, command)
             reply = pool.apply(once, self._clock.now_ms())
-        return self._writer.write(reply, msgpack=call.msgpack and wants_msgpack(headers), status=call.status)
+        return self._writer.write(reply, msgpack=call.is_hot and wants_msgpack(headers), status=call.status)
 
 
 class PoolCallHandlers:
@@ -88,7 +91,7 @@ class PoolCallHandlers:
 
     def hot(self) -> dict[str, PoolCallHandler]:
         """Those that schedulers wait for, by the last part of their path."""
-        return {call.path[1:]: self._by_path[call.path] for call in POOL_CALLS if call.msgpack}
+        return {call.path[1:]: self._by_path[call.path] for call in POOL_CALLS if call.is_hot}
 
 
 class HotPath:
@@ -113,7 +116,7 @@ class HotPath:
             handler = self._handlers.get(name)
             if handler is not None and path.startswith(POOLS_PATH):
                 message = await receive()
-                response = handler.answer({"pool": pool}, dict(scope["headers"]), path, message["body"])
+                response = handler.answer(scope, {"pool": pool}, message["body"])
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -121,7 +124,7 @@ class HotPath:
 
 def _once(key: str, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Idempotent:
     if not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise InvalidRequest.of("Idempotency-Key", f"must be 1 to {MAX_KEY_LENGTH} characters")
+        raise InvalidRequest.of("idempotency_key", f"must be 1 to {MAX_KEY_LENGTH} characters")
     fingerprint = xxhash.xxh3_128_digest(path.encode() + b"\n" + raw)
     return ask.Idempotent(key=key, fingerprint=fingerprint, command=command)
 

@@ -25,7 +25,7 @@ class PoolCall:
         summary: One line for the OpenAPI document.
         command: Makes the pool's command from body and path parameters; None for `lookup`, which is none.
         status: Of success.
-        msgpack: Whether bodies may be msgpack.
+        is_hot: Whether schedulers wait for it: then bodies may be msgpack.
         method: HTTP method.
     """
 
@@ -35,7 +35,7 @@ class PoolCall:
     summary: str
     command: Callable[[Any, dict[str, Any]], ask.PoolCommand] | None
     status: int = 200
-    msgpack: bool = False
+    is_hot: bool = False
     method: str = "POST"
 
 
@@ -68,7 +68,7 @@ POOL_CALLS = (
         reply=tell.Stepped,
         summary="One scheduler step: commit, free, extend and admit many sequences as one unit.",
         command=_own_command,
-        msgpack=True,
+        is_hot=True,
     ),
     PoolCall(
         path="/allocate",
@@ -76,7 +76,7 @@ POOL_CALLS = (
         reply=tell.Allocated,
         summary="Admit a sequence with its cached prefix, or extend it.",
         command=_own_command,
-        msgpack=True,
+        is_hot=True,
     ),
     PoolCall(
         path="/commit",
@@ -84,7 +84,7 @@ POOL_CALLS = (
         reply=tell.Committed,
         summary="Say that tokens' KV is written; full blocks up to there become hits.",
         command=_own_command,
-        msgpack=True,
+        is_hot=True,
     ),
     PoolCall(
         path="/free",
@@ -92,7 +92,7 @@ POOL_CALLS = (
         reply=tell.Freed,
         summary="Free whole sequences.",
         command=_own_command,
-        msgpack=True,
+        is_hot=True,
     ),
     PoolCall(
         path="/lookup",
@@ -100,7 +100,7 @@ POOL_CALLS = (
         reply=tell.Found,
         summary="Find the longest cached prefix; changes nothing.",
         command=None,
-        msgpack=True,
+        is_hot=True,
     ),
     PoolCall(
         path="/leases",

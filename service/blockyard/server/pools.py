@@ -28,7 +28,7 @@ class Pools:
         """
         pool = self._pools.get(name)
         if pool is None:
-            raise PoolNotFound(f"there is no pool {name!r}: create it with PUT /v1/pools/{name}")
+            raise PoolNotFound(f"there is no pool {name!r}: GET /v1/pools lists those there are")
         return pool
 
     def create(self, name: str, config: PoolConfig) -> tuple[Pool, bool]:
@@ -65,7 +65,7 @@ class Pools:
             PoolInUse: Blocks of it are held.
         """
         pool = self.get(name)
-        num_held = pool.statistics().num_held_blocks
+        num_held = pool.store.num_held_blocks
         if num_held and not force:
             raise PoolInUse(
                 f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from blockyard.core.errors import (
+    ERRORS,
     BlockyardError,
     BodyTooLarge,
     DoubleFree,
@@ -44,15 +45,31 @@ PROBLEM_JSON = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """An error. ``code`` is stable; further members are the figures that the code names."""
+    """An error (RFC 9457). ``code`` is stable; further members are the figures that the code names."""
 
     model_config = ConfigDict(extra="allow")
 
     type: str
     title: str
     status: int
-    detail: str
-    code: str
+    detail: str = Field(description="What is wrong, and what to do about it.")
+    code: str = Field(
+        description="Stable. " + " ".join(f"`{error.code}`: {error.title}." for error in ERRORS),
+        examples=[InsufficientBlocks.code],
+    )
+
+
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": text,
+        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for status, text in (
+        ("4XX", "Refused; `code` says why."),
+        ("503", "Not now; `retry_after_ms` says when."),
+    )
+}
+"""How every route of the OpenAPI document may fail."""
 
 
 def problem(error: BlockyardError) -> dict[str, Any]:
@@ -82,16 +99,27 @@ def internal_error() -> dict[str, Any]:
 
 def invalid_body(error: ValidationError) -> InvalidRequest:
     """What pydantic found wrong in a body, by field."""
-    return invalid_fields(
-        [dict(found) for found in error.errors(include_url=False, include_context=False, include_input=False)]
-    )
+    found = error.errors(include_url=False, include_input=False)
+    return invalid_fields([dict(item) for item in found])
 
 
 def invalid_fields(found: list[dict[str, Any]]) -> InvalidRequest:
-    """The same, from pydantic's list of findings. The first hundred are named."""
-    errors = [
-        {"field": ".".join(str(part) for part in item["loc"]) or "body", "message": str(item["msg"])}
-        for item in found[:100]
-    ]
-    first = errors[0]
-    return InvalidRequest(f"{first['field']}: {first['message']}", {"errors": errors})
+    """The same, from pydantic's list of findings: the first hundred, the first three in the sentence."""
+    errors = [_finding(item) for item in found[:100]]
+    sentence = "; ".join(f"{error['field']}: {error['message']}" for error in errors[:3])
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return InvalidRequest(sentence + more, {"errors": errors})
+
+
+def _finding(item: dict[str, Any]) -> dict[str, str]:
+    field = ".".join(str(part) for part in item["loc"]) or "body"
+    match item["type"]:
+        case "json_invalid":
+            return {"field": "body", "message": f"is not JSON: {item['ctx']['error']}"}
+        case "missing":
+            return {"field": field, "message": "is missing"}
+        case "extra_forbidden":
+            return {"field": field, "message": "is no field of this request"}
+        case "model_attributes_type" | "model_type":
+            return {"field": field, "message": "has to be a JSON object, sent as application/json"}
+    return {"field": field, "message": str(item["msg"])}

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from blockyard.core.audit import Audit
 from blockyard.core.config import config_to_state
+from blockyard.core.errors import InvalidRequest
 from blockyard.core.hash_chain import hash_tokens
 from blockyard.core.ids import SequenceId
 from blockyard.core.pool import Pool
@@ -15,18 +16,12 @@ from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.server.guard import not_ready
 from blockyard.server.pools import Pools
-from blockyard.server.problems import PROBLEM_JSON
+from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.schemas import HashBody, PoolConfigBody
 
 PoolName = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="Letters, digits, '.', '_' and '-'.")
 ]
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": {
-        "description": "Refused; `code` says why.",
-        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-}
 
 
 class PoolDescription(BaseModel):
@@ -80,9 +75,22 @@ class Health(BaseModel):
     status: str = "ok"
 
 
+def refuse_unknown_query(request: Request) -> None:
+    """A typo in a query parameter never passes silently.
+
+    Raises:
+        InvalidRequest: The route has no parameter of such a name.
+    """
+    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
+    for name in request.query_params.keys() - known:
+        raise InvalidRequest.of(name, "is no query parameter of this route")
+
+
 def api_routes(pools: Pools) -> APIRouter:
     """The routes under ``/v1`` over ``pools``."""
-    router = APIRouter(prefix="/v1", responses=PROBLEMS)
+    router = APIRouter(
+        prefix="/v1", responses=PROBLEM_RESPONSES, dependencies=[Depends(refuse_unknown_query)]
+    )
 
     @router.put(
         "/pools/{pool}",
@@ -137,7 +145,7 @@ def api_routes(pools: Pools) -> APIRouter:
 
 def health_routes(is_ready: Callable[[], bool]) -> APIRouter:
     """Is the process alive, and does it take requests?"""
-    router = APIRouter(tags=["watching"], responses=PROBLEMS)
+    router = APIRouter(tags=["watching"], responses=PROBLEM_RESPONSES)
 
     @router.get("/healthz", summary="The process answers.")
     async def healthz() -> Health:

@@ -18,6 +18,9 @@ from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 MAX_COUNT = 2**48
 """No count, size or time in a body is above this."""
 
+MAX_TOKENS = 2**20
+"""Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
+
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -27,6 +30,9 @@ BlockHashField = Annotated[
     Field(min_length=1, max_length=64),
     WithJsonSchema({"type": "string", "pattern": "^([0-9a-f]{2}){1,64}$"}),
 ]
+
+BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS)]
+TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
 
 
 class Body(BaseModel):
@@ -69,10 +75,10 @@ class LoraAdapter(Body):
 class ExtrasBody(Body):
     """What the KV of tokens depends on beside the tokens."""
 
-    mm_features: list[MmFeature] = Field(default_factory=list)
+    mm_features: list[MmFeature] = Field(default_factory=list, max_length=16_384)
     lora: LoraAdapter | None = None
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    prompt_embeds_float32: list[list[float]] | None = None
+    prompt_embeds_float32: Annotated[list[list[float]], Field(max_length=MAX_TOKENS)] | None = None
 
     def extras(self) -> Extras | None:
         """The extra keys, or None if none is given."""
@@ -96,10 +102,10 @@ class ExtrasBody(Body):
 class ContentBody(ExtrasBody):
     """A prompt's content: block hashes, or the tokens themselves and all that their KV depends on."""
 
-    block_hashes: list[BlockHashField] = Field(
+    block_hashes: BlockHashes = Field(
         default_factory=list, description="Hashes not sent before, one a hash block."
     )
-    token_ids: list[TokenId] = Field(
+    token_ids: TokenIds = Field(
         default_factory=list, description="Instead of hashes: tokens not sent before."
     )
 
@@ -111,7 +117,7 @@ class HashBody(ExtrasBody):
     seed: str | None = Field(None, description="None: the algorithm's default seed, where it has one.")
     block_size: PositiveCount
     extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
-    token_ids: list[TokenId]
+    token_ids: TokenIds
 
     def hasher(self) -> Hasher:
         """The hasher that the body asks for.
@@ -179,13 +185,9 @@ class PoolConfigBody(Body):
                 "groups", "give either block_size, for one full-attention group, or groups"
             )
         groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
-        sizes = [group.block_size for group in groups]
-        options = self.model_dump(exclude={"block_size", "groups", "scheduler_block_size", "hash_block_size"})
-        return PoolConfig(
-            groups=tuple(GroupConfig(**group.model_dump()) for group in groups),
-            scheduler_block_size=self.scheduler_block_size or PoolConfig.default_scheduler_block_size(sizes),
-            hash_block_size=self.hash_block_size or PoolConfig.default_hash_block_size(sizes),
-            **options,
+        return PoolConfig.of(
+            groups=[GroupConfig(**group.model_dump()) for group in groups],
+            **self.model_dump(exclude={"block_size", "groups"}),
         )
 
 
@@ -255,8 +257,8 @@ class CommitBody(LeaseBody):
 
     sequence_id: Name
     num_computed_tokens: Count
-    block_hashes: list[BlockHashField] = Field(default_factory=list)
-    token_ids: list[TokenId] = Field(default_factory=list)
+    block_hashes: BlockHashes = Field(default_factory=list)
+    token_ids: TokenIds = Field(default_factory=list)
 
     def command(self) -> ask.Commit:
         """The command."""
@@ -302,8 +304,8 @@ class StepExtendBody(Body):
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
     num_lookahead_tokens: Count = 0
-    block_hashes: dict[int, list[BlockHashField]] = Field(default_factory=dict)
-    token_ids: dict[int, list[TokenId]] = Field(default_factory=dict)
+    block_hashes: dict[int, BlockHashes] = Field(default_factory=dict)
+    token_ids: dict[int, TokenIds] = Field(default_factory=dict)
 
 
 class StepBody(LeaseBody):

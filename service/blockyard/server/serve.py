@@ -1,6 +1,7 @@
 """Running the server: one process, one event loop, a clean end."""
 
 import gc
+import resource
 import signal
 import socket
 from types import FrameType
@@ -10,6 +11,7 @@ import uvicorn
 
 from blockyard.server import logs
 from blockyard.server.app import create_app
+from blockyard.server.http_protocol import BoundedHttpProtocol
 from blockyard.server.settings import Settings
 
 log = structlog.get_logger("blockyard.server")
@@ -34,6 +36,7 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT, let requests in flight end, and return the exit status."""
     logs.configure(settings.log_level, settings.log_format)
+    _raise_file_limit()
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,
@@ -44,6 +47,7 @@ def serve(settings: Settings) -> int:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
+        http=BoundedHttpProtocol,
         ws="none",
     )
     server = _Server(config)
@@ -55,6 +59,12 @@ def serve(settings: Settings) -> int:
         return 1
     log.info("stopped")
     return 0
+
+
+def _raise_file_limit() -> None:
+    """A connection is an open file: allow as many as this process may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:

@@ -1,30 +1,89 @@
-"""What a server can be told: each field an option of ``blockyard serve`` and a ``BLOCKYARD_*`` variable."""
+"""What a server can be told: each field an option of ``blockyard serve`` and a ``BLOCKYARD_*`` variable.
 
-from dataclasses import dataclass
+A field carries its `Rule`: its sentence for ``--help`` and the values that it takes. The options are made
+from these rules, and whoever makes `Settings` in another way is held to them too.
+"""
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+from blockyard.server.logs import LEVELS
+
+T = TypeVar("T", int, str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a setting is for, and what it may be.
+
+    Attributes:
+        sentence: For people.
+        at_least, at_most: Bounds of a number, both inclusive; None for none.
+        choices: All values of a word; empty where any will do.
+    """
+
+    sentence: str
+    at_least: int | None = None
+    at_most: int | None = None
+    choices: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> None:
+        """Hold ``value`` to the rule.
+
+        Raises:
+            ValueError: It breaks it; the text starts with ``name``.
+        """
+        if self.at_least is not None and value < self.at_least:
+            raise ValueError(f"{name} is {value}, and at least {self.at_least}")
+        if self.at_most is not None and value > self.at_most:
+            raise ValueError(f"{name} is {value}, and at most {self.at_most}")
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{name} is {value!r}, and one of {', '.join(self.choices)}")
+
+
+def setting(
+    default: T,
+    sentence: str,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    choices: tuple[str, ...] = (),
+) -> T:
+    """A field of `Settings` with its default and its `Rule`."""
+    rule = Rule(sentence=sentence, at_least=at_least, at_most=at_most, choices=choices)
+    return field(default=default, metadata={"rule": rule})
+
+
+def rule_of(known: Field[Any]) -> Rule:
+    """The rule that a field of `Settings` carries."""
+    rule: Rule = known.metadata["rule"]
+    return rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A server's settings.
+    """A server's settings; each field's sentence says what it is."""
 
-    Attributes:
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        max_body_bytes: Largest request body.
-        max_pools: Most pools at a time.
-        max_pool_blocks: Most blocks of one pool.
-        max_requests_in_flight: Requests worked on at a time; more are answered ``overloaded``.
-        shutdown_timeout_s: How long requests in flight may take once the server is told to stop.
-        log_level: ``debug`` (each request), ``info``, ``warning`` or ``error``.
-        log_format: ``json`` for machines or ``console`` for people.
-    """
+    host: str = setting("127.0.0.1", "Address to listen on.")
+    port: int = setting(8484, "Port to listen on; 0 takes a free one.", at_least=0, at_most=65_535)
+    max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
+    body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
+    max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)
+    max_pool_blocks: int = setting(8_388_608, "Most blocks of one pool.", at_least=1)
+    max_requests_in_flight: int = setting(
+        4_096, "Requests worked on at a time; more are answered overloaded.", at_least=0
+    )
+    shutdown_timeout_s: int = setting(
+        30, "How long requests in flight may take once the server is told to stop.", at_least=0
+    )
+    log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
+    log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
 
-    host: str = "127.0.0.1"
-    port: int = 8484
-    max_body_bytes: int = 32 * 1024 * 1024
-    max_pools: int = 1_024
-    max_pool_blocks: int = 8_388_608
-    max_requests_in_flight: int = 4_096
-    shutdown_timeout_s: int = 30
-    log_level: str = "info"
-    log_format: str = "json"
+    def __post_init__(self) -> None:
+        """Hold every field to its rule.
+
+        Raises:
+            ValueError: One breaks it.
+        """
+        for known in fields(self):
+            rule_of(known).check(known.name, getattr(self, known.name))

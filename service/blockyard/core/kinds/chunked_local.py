@@ -42,16 +42,18 @@ class ChunkedLocalAttention(Kind):
         A hit that ends before that chunk, since it had to be aligned down or a chunk begins inside a block,
         is looked for anew: the next token is then one of an earlier chunk, which needs some of the nulls.
         """
-        num_null = self.num_skipped_blocks(max_tokens)
-        hits: list[list[BlockId]] = []
-        for position in range(num_null, max_tokens // self.block_size):
-            found = search.find(position)
-            if found is None:
+        while True:
+            num_null = self.num_skipped_blocks(max_tokens)
+            hits: list[list[BlockId]] = []
+            for position in range(num_null, max_tokens // self.block_size):
+                found = search.find(position)
+                if found is None:
+                    break
+                hits.append(found)
+            num_tokens = align_down((num_null + len(hits)) * self.block_size, search.alignment)
+            if self.num_skipped_blocks(num_tokens) >= num_null:
                 break
-            hits.append(found)
-        num_tokens = align_down((num_null + len(hits)) * self.block_size, search.alignment)
-        if self.num_skipped_blocks(num_tokens) < num_null:
-            return self.longest_hit(search, num_tokens)
+            max_tokens = num_tokens
         hits = hits[: num_tokens // self.block_size - num_null]
         return [
             [NULL_BLOCK] * num_null + [found[group] for found in hits] for group in range(len(search.groups))

@@ -1,6 +1,7 @@
 """Full attention: every token looks at all before it, so nothing is dropped and a hit has no holes."""
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from blockyard.core.arithmetic import align_down
@@ -29,7 +30,7 @@ class FullAttention(Kind):
         for group in search.groups:
             lookup = search.index.table(group).get
             hit: list[BlockId] = []
-            for block_hash in search.block_hashes[:num_blocks]:
+            for block_hash in islice(search.block_hashes, num_blocks):
                 entry = lookup(block_hash)
                 if entry is None:
                     break

@@ -51,10 +51,6 @@ class SlidingWindow(Kind):
                 hits, end = [], start
             else:
                 hits.append(found)
-        if len(hits) < needed:
-            while end * self.block_size % search.alignment:
-                end -= 1
-            hits = hits[len(hits) - end :]
         hits.reverse()
         return [
             [NULL_BLOCK] * (end - len(hits)) + [found[group] for found in hits]

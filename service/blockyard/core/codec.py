@@ -1,6 +1,7 @@
 """Replies and errors as plain data and back, for snapshots.
 
-A dataclass becomes ``{"#": its name, field: value, ...}``, an error the same with its code.
+A dataclass becomes ``{"#": its name, field: value, ...}``, an error the same with its code: names are part of
+the format of snapshots.
 """
 
 from dataclasses import fields, is_dataclass

@@ -1,10 +1,7 @@
-"""What the tests of the core share: recorded cases, comparable outcomes, and requests with a fault."""
+"""Requests with a fault: each must be refused with the error that belongs to it, and change nothing."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from blockyard.core.commands import (
     Admission,
@@ -20,7 +17,6 @@ from blockyard.core.commands import (
     StepCommit,
     StepExtend,
 )
-from blockyard.core.config import GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import (
     BlockyardError,
     DoubleFree,
@@ -32,92 +28,9 @@ from blockyard.core.errors import (
     SequenceNotFound,
     StaleEpoch,
 )
-from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceHandle, SequenceId
-from blockyard.core.replies import Found, Reply, SequenceState
-from core.naive_pool import NaiveLease, NaivePool, NaiveSequence
-
-DATA = Path(__file__).parents[1] / "data"
-
-PLAIN_KINDS = {"full_attention", "sliding_window", "chunked_local_attention"}
-"""The kinds that the naive pool knows."""
-
-GROUP_FIELDS = {"kind", "block_size", "sliding_window", "attention_chunk_size"}
-
-
-class Allocator(Protocol):
-    """What the real pool and the naive one have in common."""
-
-    def apply(self, command: Command, now_ms: int) -> Reply: ...
-
-    def lookup(
-        self, *, num_tokens: int, block_hashes: Sequence[BlockHash] = (), token_ids: Sequence[int] = ()
-    ) -> Found: ...
-
-    def sequence(self, sequence_id: SequenceId) -> SequenceState: ...
-
-
-@dataclass(frozen=True)
-class RecordedCase:
-    """A pool and the calls that were made to it, each with what was answered."""
-
-    name: str
-    config: PoolConfig
-    operations: list[dict[str, Any]]
-
-
-def recorded_cases(file: str) -> list[RecordedCase]:
-    """The cases of ``file`` whose groups are of plain kinds and whose pools keep every full block."""
-    cases = json.loads((DATA / file).read_text())
-    return [
-        RecordedCase(case["name"], _config(case["pool"]), case["ops"])
-        for case in cases
-        if "prefix_cache_retention_interval" not in case["pool"]
-        and all(
-            group["kind"] in PLAIN_KINDS and group.keys() <= GROUP_FIELDS for group in case["pool"]["groups"]
-        )
-    ]
-
-
-def _config(pool: dict[str, Any]) -> PoolConfig:
-    groups = tuple(GroupConfig(**group) for group in pool["groups"])
-    return PoolConfig(**{**pool, "groups": groups, "publish": Publish(pool["publish"])})
-
-
-def make_naive_pool(config: PoolConfig) -> NaivePool:
-    """A naive pool that hashes token ids as the configuration says, always from the first one on."""
-    hasher = config.hasher()
-
-    def hash_tokens(token_ids: Sequence[int]) -> list[BlockHash]:
-        _, hashes = hasher.start(Extras()).append(token_ids)
-        return list(hashes)
-
-    return NaivePool(config, hash_tokens)
-
-
-def outcome(allocator: Allocator, command: Command, now_ms: int) -> Reply | BlockyardError:
-    """The reply to ``command``, or the error that it was refused with."""
-    try:
-        return allocator.apply(command, now_ms)
-    except BlockyardError as error:
-        return error
-
-
-def plain(value: Any) -> Any:
-    """``value`` with its dataclasses as dictionaries and its sequences as lists, so that equal is equal.
-
-    Of an error its code and figures count; sentences, and the fields that an invalid request names, do not.
-    """
-    if isinstance(value, BlockyardError):
-        return {"code": value.code, **({} if isinstance(value, InvalidRequest) else value.figures)}
-    if is_dataclass(value):
-        return {"": type(value).__name__} | {
-            field.name: plain(getattr(value, field.name)) for field in fields(value)
-        }
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
-
+from blockyard.core.ids import NULL_BLOCK, LeaseId, SequenceHandle, SequenceId
+from core.naive_pool import NaiveLease, NaivePool
+from core.naive_sequence import NaiveSequence
 
 Fault: TypeAlias = tuple[Command, type[BlockyardError]]
 """A request that must be refused, and the error it must be refused with."""
@@ -125,11 +38,14 @@ Fault: TypeAlias = tuple[Command, type[BlockyardError]]
 NO_SEQUENCE = SequenceId("nobody's")
 NO_HANDLE = SequenceHandle(999_999)
 
+OTHER = Admission(sequence_id=SequenceId("another"), num_tokens=1)
+"""An admission without fault, to stand beside one with a fault."""
 
-def faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
+
+def faulty_requests(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     """Every faulty request of ``lease`` that the pool's present state allows to make, by name."""
-    own = [known for known in naive.sequences.values() if known.lease_id == lease.lease_id]
-    foreign = [known for known in naive.sequences.values() if known.lease_id != lease.lease_id]
+    own = naive.sequences.held_by(lease.lease_id)
+    foreign = [known for known in naive.sequences.live.values() if known.lease_id != lease.lease_id]
     made = _lease_faults(naive, lease) | _admission_faults(naive, lease) | _raw_block_faults(naive, lease)
     made |= _step_faults(lease)
     if own:
@@ -171,7 +87,7 @@ def _admission_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
         for name, admission in bad.items()
     }
     made |= {
-        f"{name}, in a step": (Step(lease_id=lease.lease_id, admit=[new_other(), admission]), InvalidRequest)
+        f"{name}, in a step": (Step(lease_id=lease.lease_id, admit=[OTHER, admission]), InvalidRequest)
         for name, admission in bad.items()
     }
     made["computed tokens of a new sequence"] = (
@@ -184,11 +100,6 @@ def _admission_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     return made
 
 
-def new_other() -> Admission:
-    """An admission without fault, to stand beside one with a fault."""
-    return Admission(sequence_id=SequenceId("another"), num_tokens=1)
-
-
 def _raw_block_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     def free(*block_ids: int) -> FreeBlocks:
         return FreeBlocks(lease_id=lease.lease_id, block_ids=[*lease.raw_blocks[:1], *block_ids])
@@ -196,21 +107,21 @@ def _raw_block_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     made: dict[str, Fault] = {
         "no raw blocks": (AllocateBlocks(lease_id=lease.lease_id, num_blocks=0), InvalidRequest),
         "too many raw blocks": (
-            AllocateBlocks(lease_id=lease.lease_id, num_blocks=len(naive.free) + 1),
+            AllocateBlocks(lease_id=lease.lease_id, num_blocks=len(naive.blocks.free) + 1),
             InsufficientBlocks,
         ),
         "null block freed": (free(NULL_BLOCK), NotOwner),
         "block freed that is none": (free(naive.config.num_blocks), NotOwner),
         "negative block freed": (free(-1), NotOwner),
     }
-    if naive.free:
-        made["free block freed"] = free(naive.free[0]), DoubleFree
+    if naive.blocks.free:
+        made["free block freed"] = free(naive.blocks.free[0]), DoubleFree
     if lease.raw_blocks:
         made["block named twice"] = free(lease.raw_blocks[0]), DoubleFree
     for other in naive.leases.values():
         if other is not lease and other.raw_blocks:
             made["another lease's block freed"] = free(other.raw_blocks[0]), NotOwner
-    for sequence in naive.sequences.values():
+    for sequence in naive.sequences.live.values():
         if sequence.tables[0][-1] != NULL_BLOCK:
             made["a sequence's block freed"] = free(sequence.tables[0][-1]), NotOwner
     return made
@@ -237,10 +148,12 @@ def _own_sequence_faults(lease: NaiveLease, sequence: NaiveSequence) -> dict[str
         "commit of more than granted": commit(sequence.num_computed + 1),
         "commit of less than nothing": commit(-1),
     }
-    if sequence.tokens:
+    if sequence.num_committed == 0:
+        bad["extension to no tokens"] = allocate(replace(known, num_tokens=0), 0)
+    if sequence.content.token_ids:
         bad["hashes after tokens"] = allocate(replace(known, block_hashes=[b"x"]))
         bad["commit with hashes after tokens"] = commit(sequence.num_computed, block_hashes=[b"x"])
-    elif sequence.hashes:
+    elif sequence.content.hashes:
         bad["tokens after hashes"] = allocate(replace(known, token_ids=[1]))
         bad["commit with tokens after hashes"] = commit(sequence.num_computed, token_ids=[1])
     return {name: (command, InvalidRequest) for name, command in bad.items()}
@@ -258,7 +171,7 @@ def _foreign_sequence_faults(lease: NaiveLease, foreign: NaiveSequence) -> dict[
             SequenceNotFound,
         ),
         "step frees another lease's sequence": (
-            Step(lease_id=lease.lease_id, free=[handle], admit=[new_other()]),
+            Step(lease_id=lease.lease_id, free=[handle], admit=[OTHER]),
             SequenceNotFound,
         ),
     }
@@ -266,7 +179,7 @@ def _foreign_sequence_faults(lease: NaiveLease, foreign: NaiveSequence) -> dict[
 
 def _step_faults(lease: NaiveLease) -> dict[str, Fault]:
     def step(**parts: Any) -> Step:
-        return Step(lease_id=lease.lease_id, **{"admit": [new_other()], **parts})
+        return Step(lease_id=lease.lease_id, **{"admit": [OTHER], **parts})
 
     made: dict[str, Fault] = {
         "commit of unknown sequence": (
@@ -282,7 +195,7 @@ def _step_faults(lease: NaiveLease) -> dict[str, Fault]:
             step(extend=StepExtend(sequences=[NO_HANDLE], num_tokens=[1])),
             SequenceNotFound,
         ),
-        "step admits an id twice": (step(admit=[new_other(), new_other()]), InvalidRequest),
+        "step admits an id twice": (step(admit=[OTHER, OTHER]), InvalidRequest),
         "step with negative lookahead": (step(extend=StepExtend(num_lookahead_tokens=-1)), InvalidRequest),
     }
     if lease.last_step is not None and lease.last_step.step_id is not None:
@@ -297,7 +210,7 @@ def _own_step_faults(naive: NaivePool, lease: NaiveLease, sequence: NaiveSequenc
     limit = naive.config.max_model_len or num_computed + 9
 
     def step(**parts: Any) -> Step:
-        return Step(lease_id=lease.lease_id, **{"commit": commit, "admit": [new_other()], **parts})
+        return Step(lease_id=lease.lease_id, **{"commit": commit, "admit": [OTHER], **parts})
 
     def extend(**parts: Any) -> Step:
         columns = {"sequences": [handle], "num_tokens": [min(num_computed + 3, limit)], **parts}
@@ -322,11 +235,12 @@ def _own_step_faults(naive: NaivePool, lease: NaiveLease, sequence: NaiveSequenc
         "step extends to less": extend(num_tokens=[num_computed - 1]),
         "step takes back what it commits": extend(num_computed_tokens=[num_computed - 1]),
         "step hashes what it does not extend": extend(block_hashes={NO_HANDLE: [b"x"]}),
-        "step admits what is admitted": step(admit=[new_other(), again]),
-        "step frees, then admits badly": step(
-            free=[handle], admit=[new_other(), replace(again, num_tokens=0)]
-        ),
+        "step admits what is admitted": step(admit=[OTHER, again]),
+        "step frees, then admits badly": step(free=[handle], admit=[OTHER, replace(again, num_tokens=0)]),
     }
+    if sequence.num_committed == 0:
+        no_tokens = StepExtend(sequences=[handle], num_tokens=[0], num_computed_tokens=[0])
+        bad["step extends to no tokens"] = step(commit=StepCommit(), extend=no_tokens)
     if naive.config.max_model_len is not None:
         bad["step extends too far"] = extend(num_tokens=[limit + 1])
     return {name: (command, InvalidRequest) for name, command in bad.items()}

@@ -1,0 +1,54 @@
+"""A live sequence of the naive pool, and what is known of its tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blockyard.core.errors import InvalidRequest
+from blockyard.core.extra_keys import Extras
+from blockyard.core.hash_chain import Hasher
+from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+
+
+@dataclass(frozen=True)
+class NaiveContent:
+    """Hashes as they were sent, or token ids and the hashes of them."""
+
+    hashes: list[BlockHash] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+
+    def joined_by(
+        self, hashes: Sequence[BlockHash], token_ids: Sequence[int], hasher: Hasher, num_tokens: int
+    ) -> "NaiveContent":
+        """With what a call brings, of the same sort only, and no more than belongs to ``num_tokens``.
+
+        Tokens are hashed from the first one on.
+        """
+        num_hashed = (len(self.hashes) + len(hashes)) * hasher.block_size
+        if (hashes and num_hashed > num_tokens) or (
+            token_ids and len(self.token_ids) + len(token_ids) > num_tokens
+        ):
+            raise InvalidRequest.of("block_hashes", "more content than tokens")
+        if not token_ids:
+            if hashes and self.token_ids:
+                raise InvalidRequest.of("block_hashes", "the sequence began with token_ids")
+            return NaiveContent([*self.hashes, *hashes], self.token_ids)
+        if hashes or (self.hashes and not self.token_ids):
+            raise InvalidRequest.of("token_ids", "give either hashes or tokens")
+        all_tokens = [*self.token_ids, *token_ids]
+        _, all_hashes = hasher.start(Extras()).append(all_tokens)
+        return NaiveContent(list(all_hashes), all_tokens)
+
+
+@dataclass(kw_only=True)
+class NaiveSequence:
+    """Per group, ``tables`` has a block at each position, or null, and ``num_published`` counts positions."""
+
+    sequence_id: SequenceId
+    handle: SequenceHandle
+    lease_id: LeaseId
+    tables: list[list[BlockId]]
+    num_published: list[int]
+    num_tokens: int
+    num_computed: int
+    num_committed: int
+    content: NaiveContent

@@ -1,0 +1,252 @@
+"""The pool beside the naive one: the same commands, drawn at random, must have the same outcomes.
+
+After every rule both must agree in full: the order of the free queue, every block table, the index with the
+order of its entries, leases and figures; and the pool's own audit must find nothing. A refused command must
+have changed nothing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from blockyard.core.commands import (
+    AllocateBlocks,
+    DeleteLease,
+    ExpireLeases,
+    Free,
+    FreeBlocks,
+    Idempotent,
+    LeaseCommand,
+    RenewLease,
+    ResetPrefixCache,
+    Step,
+)
+from blockyard.core.config import PoolConfig
+from blockyard.core.errors import InsufficientBlocks, InvalidRequest, LeaseExpired
+from blockyard.core.ids import SequenceId
+from blockyard.core.pool import Pool
+from blockyard.core.replies import CacheReset, LeasesExpired
+from core.allocator import plain
+from core.drawn_requests import (
+    MAX_TOKENS,
+    DrawnAdmission,
+    DrawnExtension,
+    DrawnStep,
+    admissions,
+    extensions,
+    picks,
+    pool_configs,
+    prompts,
+    rarely,
+    steps,
+    tokens,
+)
+from core.faulty_requests import faulty_requests
+from core.pool_pair import PoolPair
+from core.schedulers import SEQUENCE_IDS, Schedulers
+
+SETTINGS = settings(
+    stateful_step_count=50,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+"""A run goes through fifty rules."""
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Rules draw a request, schedulers make a command of it, and both pools are given it."""
+
+    coverage: ClassVar[Counter[str]]
+    """What has happened, over all runs."""
+
+    compares: ClassVar[bool] = True
+    """Whether the naive pool is asked; if not, all hangs on the audit."""
+
+    pair: PoolPair
+    schedulers: Schedulers
+
+    @staticmethod
+    def plant(pool: Pool) -> None:
+        """Where a subclass breaks the pool on purpose."""
+
+    @initialize(config=pool_configs())
+    def create(self, config: PoolConfig) -> None:
+        self.pair = PoolPair(config, plant=self.plant, compares=self.compares, coverage=self.coverage)
+        self.schedulers = Schedulers(self.pair)
+
+    @invariant()
+    def both_agree(self) -> None:
+        assert self.pair.num_asked > 0, "a rule did nothing"
+        self.pair.num_asked = 0
+        self.coverage["steps"] += 1
+        self.pair.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "pair"):
+            self.coverage["evictions"] += self.pair.naive.blocks.num_evictions
+            self.pair.check_snapshots()
+
+    # Sequences
+
+    @rule(lease=picks, drawn=admissions, once=rarely)
+    def admit(self, *, lease: int, drawn: DrawnAdmission, once: bool) -> None:
+        holder = self.schedulers.pick_lease(lease)
+        command = self.schedulers.admit(holder, drawn)
+        if isinstance(self.pair.do(command, once=once), InsufficientBlocks):
+            self.schedulers.preempt(holder, lease)
+
+    @rule(drawn=extensions, once=rarely)
+    def extend(self, *, drawn: DrawnExtension, once: bool) -> None:
+        sequence = self.schedulers.pick_sequence(drawn.pick)
+        if sequence is None:
+            return
+        command = self.schedulers.extend(sequence, drawn)
+        if isinstance(self.pair.do(command, once=once), InsufficientBlocks):
+            self.schedulers.preempt(self.pair.naive.leases[sequence.lease_id], drawn.pick)
+
+    @rule(pick=picks, num_behind=st.sampled_from([0, 0, 1, 3, 8]), with_content=rarely, once=rarely)
+    def commit(self, *, pick: int, num_behind: int, with_content: bool, once: bool) -> None:
+        sequence = self.schedulers.pick_sequence(pick)
+        if sequence is not None:
+            command = self.schedulers.commit(sequence, num_behind=num_behind, with_content=with_content)
+            self.pair.do(command, once=once)
+
+    @rule(chosen=st.lists(picks, min_size=1, max_size=3), foreign=rarely, once=rarely)
+    def free(self, *, chosen: Sequence[int], foreign: bool, once: bool) -> None:
+        holder = self.schedulers.pick_lease(chosen[0])
+        own = self.schedulers.held_by(holder)
+        ids = [own[pick % len(own)].sequence_id for pick in chosen] if own else [SEQUENCE_IDS[chosen[0] % 9]]
+        if foreign:
+            ids += [SequenceId("nobody's"), *list(self.pair.naive.sequences.live)[:1]]
+        self.pair.do(Free(lease_id=holder.lease_id, sequence_ids=ids), once=once)
+
+    @rule(lease=picks, drawn=steps, once=rarely)
+    def step(self, *, lease: int, drawn: DrawnStep, once: bool) -> None:
+        command = self.schedulers.step(self.schedulers.pick_lease(lease), drawn)
+        self.pair.do(command, once=once)
+
+    # A rule is drawn as often as it is named: these three times, the others once.
+    admit_again, admit_once_more = admit, admit
+    extend_again, extend_once_more = extend, extend
+    commit_again, commit_once_more = commit, commit
+    step_again, step_once_more = step, step
+
+    # Raw blocks and what is cached
+
+    @rule(lease=picks, num_blocks=st.integers(1, 5), once=rarely)
+    def allocate_blocks(self, *, lease: int, num_blocks: int, once: bool) -> None:
+        holder = self.schedulers.pick_lease(lease)
+        self.pair.do(AllocateBlocks(lease_id=holder.lease_id, num_blocks=num_blocks), once=once)
+
+    @rule(chosen=st.lists(picks, min_size=1, max_size=4), once=rarely)
+    def free_blocks(self, *, chosen: Sequence[int], once: bool) -> None:
+        holders = [lease for lease in self.schedulers.live_leases() if lease.raw_blocks]
+        if not holders:
+            self.pair.do(AllocateBlocks(lease_id=self.schedulers.pick_lease(0).lease_id, num_blocks=2))
+            return
+        holder = holders[chosen[0] % len(holders)]
+        blocks = dict.fromkeys(holder.raw_blocks[pick % len(holder.raw_blocks)] for pick in chosen)
+        self.pair.do(FreeBlocks(lease_id=holder.lease_id, block_ids=list(blocks)), once=once)
+
+    @rule(prompt=prompts, num_tokens=tokens, by_token_ids=st.booleans())
+    def lookup(self, *, prompt: int, num_tokens: int, by_token_ids: bool) -> None:
+        num_sent = num_tokens if by_token_ids else MAX_TOKENS  # hashes beyond what is asked for do no harm
+        content = self.schedulers.prompt(prompt, num_sent, by_token_ids=by_token_ids)
+        self.pair.lookup(num_tokens=num_tokens, **content)
+
+    @rule(drained=st.sampled_from([False] * 15 + [True]))
+    def reset(self, *, drained: bool) -> None:
+        if drained:
+            for lease in self.schedulers.live_leases():
+                self.pair.do(DeleteLease(lease_id=lease.lease_id))
+        reply = self.pair.do(ResetPrefixCache())
+        assert isinstance(reply, CacheReset)
+        self.coverage[f"reset: {reply.ok}"] += 1
+
+    # Leases and time
+
+    @rule(
+        lease=picks,
+        action=st.sampled_from(["renew", "renew", "create", "create", "create", "delete"]),
+        ttl_ms=st.integers(1, 3_000),
+        once=rarely,
+    )
+    def change_lease(self, *, lease: int, action: str, ttl_ms: int, once: bool) -> None:
+        lease_id = self.schedulers.pick_lease(lease).lease_id
+        if action == "delete":
+            self.pair.do(DeleteLease(lease_id=lease_id))
+        elif action == "create" and len(self.pair.naive.leases) < 4:
+            self.schedulers.create_lease(ttl_ms, once=once)
+        else:
+            self.pair.do(RenewLease(lease_id=lease_id))
+
+    @rule(passed_ms=st.sampled_from([0, 1, 300, 300, 1_500, 2_500, -200]), expire=st.booleans())
+    def pass_time(self, *, passed_ms: int, expire: bool) -> None:
+        self.pair.now_ms += passed_ms
+        if not expire:
+            self.pair.do(RenewLease(lease_id=self.schedulers.pick_lease(passed_ms).lease_id))
+            return
+        reply = self.pair.do(ExpireLeases())
+        assert isinstance(reply, LeasesExpired)
+        self.coverage["expired leases"] += len(reply.lease_ids)
+        self.coverage["sequences freed by expiry"] += reply.num_freed_sequences
+
+    # Repeats, restarts and faults
+
+    @rule(pick=picks, other_request=rarely)
+    def repeat(self, *, pick: int, other_request: bool) -> None:
+        if not self.pair.keyed:
+            lease_id = self.schedulers.pick_lease(pick).lease_id
+            self.pair.do(AllocateBlocks(lease_id=lease_id, num_blocks=1), once=True)
+            return
+        first, outcome = self.pair.keyed[pick % len(self.pair.keyed)]
+        before = self.pair.settled()
+        command = first
+        if other_request:
+            command = Idempotent(key=first.key, fingerprint=b"another", command=first.command)
+        again = self.pair.do(command)
+        assert self.pair.settled() == before
+        live = {lease.lease_id for lease in self.schedulers.live_leases()}
+        if isinstance(first.command, LeaseCommand) and first.command.lease_id not in live:
+            assert isinstance(again, LeaseExpired)
+        elif other_request:
+            assert isinstance(again, InvalidRequest)
+        else:
+            assert plain(again) == outcome
+
+    @rule(lease=picks)
+    def repeat_last_step(self, *, lease: int) -> None:
+        holder = self.schedulers.pick_lease(lease)
+        if holder.last_step is None:
+            self.pair.do(self.schedulers.empty_step(holder))
+            return
+        before = self.pair.settled()
+        again = self.pair.do(Step(lease_id=holder.lease_id, step_id=holder.last_step.step_id))
+        assert plain(again) == plain(holder.last_step)
+        assert self.pair.settled() == before
+
+    @rule(through_cbor=st.booleans())
+    def restart(self, *, through_cbor: bool) -> None:
+        self.pair.restart(through_cbor=through_cbor)
+        self.pair.do(RenewLease(lease_id=self.schedulers.pick_lease(0).lease_id))
+
+    @rule(lease=picks, first=st.sampled_from(range(8)))
+    def err(self, *, lease: int, first: int) -> None:
+        """Every eighth of the faults that can be made now."""
+        made = faulty_requests(self.pair.naive, self.schedulers.pick_lease(lease))
+        for fault in sorted(made)[first::8]:
+            command, expected = made[fault]
+            assert type(self.pair.do(command)) is expected, fault
+            self.coverage[f"fault: {fault}"] += 1
+
+
+def run(machine: type[PoolMachine], run_settings: settings) -> Counter[str]:
+    """Run ``machine`` and count what happened."""
+    machine.coverage = Counter()
+    run_state_machine_as_test(machine, settings=run_settings)
+    return machine.coverage

@@ -1,0 +1,188 @@
+"""The pool and the naive one, asked side by side. Whatever both are asked must have the same outcome."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import cbor2
+import pytest
+
+from blockyard.core.commands import Allocate, Command, Idempotent, PoolCommand
+from blockyard.core.config import PoolConfig
+from blockyard.core.errors import BlockyardError, InsufficientBlocks
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
+from blockyard.core.lease import Lease
+from blockyard.core.pool import Pool
+from blockyard.core.replies import Admitted, Allocated, Refused, Reply, Stepped
+from core.allocator import outcome, plain
+from core.naive_blocks import NaiveBlocks
+from core.naive_pool import NaiveLease, NaivePool
+
+
+class PoolPair:
+    """Both pools of ``config``.
+
+    Args:
+        config: Theirs.
+        plant: Breaks the pool on purpose, also after a restart; or does nothing.
+        compares: Whether the naive pool's outcomes count; if not, all hangs on the audit.
+        coverage: Counts what happens.
+    """
+
+    def __init__(
+        self, config: PoolConfig, *, plant: Callable[[Pool], None], compares: bool, coverage: Counter[str]
+    ) -> None:
+        self.pool = Pool(config)
+        self.naive = NaivePool(config)
+        self.now_ms = 1_000
+        self.num_asked = 0
+        self.keyed: list[tuple[Idempotent, Any]] = []
+        """What was asked to be done once, and the outcome."""
+        self._plant = plant
+        self._compares = compares
+        self._coverage = coverage
+        self._snapshots: list[tuple[dict[str, Any], bytes]] = []
+        plant(self.pool)
+
+    def do(self, command: Command, *, once: bool = False) -> Reply | BlockyardError:
+        """Apply ``command`` to both; with ``once``, under a new idempotency key.
+
+        What is refused must have changed nothing, but that an extension may have dropped blocks.
+        """
+        if once:
+            assert isinstance(command, PoolCommand)
+            command = Idempotent(key=f"k{len(self.keyed)}", fingerprint=b"first", command=command)
+        before = self.settled()
+        expected = outcome(self.naive, command, self.now_ms)
+        got = outcome(self.pool, command, self.now_ms)
+        assert plain(got) == plain(expected) or not self._compares, command
+        if once:
+            assert isinstance(command, Idempotent)
+            self.keyed.append((command, plain(got)))
+        may_drop_blocks = isinstance(got, InsufficientBlocks) and isinstance(command, (Allocate, Idempotent))
+        if isinstance(got, BlockyardError) and not may_drop_blocks:
+            assert self.settled() == before, command
+        self.num_asked += 1
+        self._count(command, got)
+        return got
+
+    def lookup(self, *, num_tokens: int, **content: Any) -> None:
+        """Look up in both, which must change nothing."""
+        before = self.pool.snapshot()
+        found = self.pool.lookup(num_tokens=num_tokens, **content)
+        expected = self.naive.lookup(num_tokens=num_tokens, **content)
+        assert plain(found) == plain(expected) or not self._compares
+        assert self.pool.snapshot() == before
+        self.num_asked += 1
+        self._coverage["lookup that hits"] += found.num_cached_tokens > 0
+
+    def restart(self, *, through_cbor: bool) -> None:
+        """Go on with the pool that is restored from a snapshot of this one."""
+        snapshot = self.pool.snapshot()
+        kept = cbor2.dumps(snapshot)
+        self.pool = Pool.restore(cbor2.loads(kept) if through_cbor else snapshot)
+        self._plant(self.pool)
+        assert self.pool.snapshot() == snapshot
+        self._snapshots.append((snapshot, kept))
+        self._coverage["restarts"] += 1
+
+    def check_snapshots(self) -> None:
+        """None has changed as the pools that it was taken of, or that were restored from it, went on."""
+        for snapshot, kept in self._snapshots:
+            assert cbor2.dumps(snapshot) == kept
+
+    def settled(self) -> dict[str, Any]:
+        """The pool's state but for what even a refused call changes: time, renewals, counts, kept replies."""
+        state = self.pool.snapshot()
+        for name in ("now_ms", "counters", "replies"):
+            del state[name]
+        for lease in state["leases"]:
+            del lease["expires_at_ms"], lease["replies"]
+        return state
+
+    def check(self) -> None:
+        """Both agree in full, and the pool's own books are in order."""
+        assert self.pool.audit().problems == [], "the audit found"
+        if self._compares:
+            assert_equal_state(self.pool, self.naive)
+            assert_equal_figures(self.pool, self.naive)
+        tables = [table for known in self.naive.sequences.live.values() for table in known.tables]
+        index = self.naive.blocks.index
+        self._coverage["dropped blocks stand"] += any(NULL_BLOCK in table for table in tables)
+        self._coverage["a hash has two blocks"] += len({entry[:2] for entry in index}) < len(index)
+
+    def _count(self, command: Command, got: Reply | BlockyardError) -> None:
+        self._coverage[f"{type(command).__name__}: {type(got).__name__}"] += 1
+        if isinstance(got, Allocated) and got.num_cached_tokens:
+            self._count_hit("hit")
+        if isinstance(got, Stepped):
+            for entry in got.admit:
+                if isinstance(entry, Refused):
+                    self._coverage[f"admission in step: {entry.code}"] += 1
+                if isinstance(entry, Admitted):
+                    self._coverage["admitted in step"] += 1
+                    if entry.num_cached_tokens:
+                        self._count_hit("hit in step")
+            self._coverage["extension in step: insufficient"] += len(got.extend.insufficient)
+
+    def _count_hit(self, what: str) -> None:
+        self._coverage[what] += 1
+        self._coverage[f"{what}, chunks begin inside blocks"] += any(
+            group.attention_chunk_size is not None and group.attention_chunk_size % group.block_size > 0
+            for group in self.pool.config.groups
+        )
+
+
+def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
+    """Everything that can make a difference to a later command is the same."""
+    assert list(pool.store.queue) == naive.blocks.free
+    assert list(pool.store.reference_counts) == naive.blocks.reference_counts
+    assert _index_of(pool) == _index_of_naive(naive.blocks)
+    for sequence_id in naive.sequences.live:
+        assert plain(pool.sequence(sequence_id)) == plain(naive.sequence(sequence_id))
+    assert {lease_id: _leased(lease) for lease_id, lease in pool.leases.items()} == {
+        lease_id: _leased(lease) for lease_id, lease in naive.leases.items()
+    }
+    if naive.leases:
+        assert pool.next_expiry_ms is not None
+        assert pool.next_expiry_ms <= min(lease.expires_at_ms for lease in naive.leases.values())
+
+
+def assert_equal_figures(pool: Pool, naive: NaivePool) -> None:
+    """What the pool says of itself is what can be counted in the naive one."""
+    audit = pool.audit()
+    assert audit.ok
+    assert audit.num_free_blocks + audit.num_held_blocks + audit.num_null_blocks == pool.config.num_blocks
+    statistics = pool.statistics()
+    num_held = sum(count > 0 for count in naive.blocks.reference_counts)
+    assert statistics.num_blocks == pool.config.num_blocks
+    assert statistics.num_free_blocks == audit.num_free_blocks == len(naive.blocks.free)
+    assert statistics.num_held_blocks == audit.num_held_blocks == num_held
+    assert statistics.num_cached_blocks == len(naive.blocks.index)
+    assert statistics.num_sequences == len(naive.sequences.live)
+    assert statistics.num_leases == len(naive.leases)
+    assert statistics.counters["num_evicted_blocks"] == naive.blocks.num_evictions
+    assert statistics.usage == pytest.approx(num_held / (pool.config.num_blocks - 1))
+    lookups = naive.sequences.lookups
+    num_sought = sum(sought for sought, _ in lookups)
+    num_found = sum(found for _, found in lookups)
+    assert statistics.hit_rate == (pytest.approx(num_found / num_sought) if lookups else None)
+
+
+def _index_of(pool: Pool) -> dict[tuple[BlockHash, int], list[BlockId]]:
+    return {
+        (block_hash, group): [entry] if isinstance(entry, int) else list(entry)
+        for group in range(len(pool.config.groups))
+        for block_hash, entry in pool.store.index.table(group).items()
+    }
+
+
+def _index_of_naive(blocks: NaiveBlocks) -> dict[tuple[BlockHash, int], list[BlockId]]:
+    index = defaultdict(list)
+    for block_hash, group, block in blocks.index:
+        index[block_hash, group].append(block)
+    return dict(index)
+
+
+def _leased(lease: Lease | NaiveLease) -> list[Any]:
+    return [lease.expires_at_ms, list(lease.raw_blocks), plain(lease.last_step)]

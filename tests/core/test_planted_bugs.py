@@ -1,0 +1,41 @@
+"""The machine finds what it is there to find."""
+
+import pytest
+from hypothesis import Phase, settings
+
+from blockyard.core.pool import Pool
+from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS
+from core.pool_machine import SETTINGS, PoolMachine, run
+
+UNTIL_FOUND = settings(
+    SETTINGS,
+    max_examples=1_000,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+
+
+@pytest.mark.parametrize("bug", PLANTED_BUGS)
+def test_the_machine_finds_a_planted_bug(bug: str) -> None:
+    class BrokenMachine(PoolMachine):
+        @staticmethod
+        def plant(pool: Pool) -> None:
+            PLANTED_BUGS[bug](pool)
+
+    with pytest.raises(AssertionError):
+        run(BrokenMachine, UNTIL_FOUND)
+
+
+@pytest.mark.parametrize("bug", CORRUPTING_BUGS)
+def test_the_audit_alone_finds_books_that_do_not_add_up(bug: str) -> None:
+    class AuditedMachine(PoolMachine):
+        compares = False
+
+        @staticmethod
+        def plant(pool: Pool) -> None:
+            PLANTED_BUGS[bug](pool)
+
+    with pytest.raises(AssertionError, match="the audit found"):
+        run(AuditedMachine, UNTIL_FOUND)
