@@ -1,23 +1,27 @@
-"""Real server processes for tests."""
+"""Real processes of the command line for tests: ``blockyard`` run to its end, or a server that is ready."""
 
 import json
 import os
-import re
+import select
+import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
-READY_LINE = re.compile(r"http://\S+")
+COMMAND = [sys.executable, "-m", "blockyard.server"]
+READY = "blockyard is ready at "
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A ``blockyard serve`` of our own on a free port."""
+    """A ``blockyard serve`` of our own."""
 
     url: str
     process: subprocess.Popen[str]
@@ -25,6 +29,11 @@ class ServerProcess:
     @property
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Its exit status after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT_S)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """One JSON call with the standard library alone: status and body."""
@@ -41,31 +50,63 @@ class ServerProcess:
                 return error.code, json.loads(error.read())
 
 
-@contextmanager
-def running_server(*options: str, **environment: str) -> Iterator[ServerProcess]:
-    """A server that is ready; ended by SIGTERM at the end, and expected to end with 0."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from blockyard.server.command_line import main; main()",
-            "serve",
-            "--port",
-            "0",
-            *options,
-        ],
-        stdout=subprocess.PIPE,
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Ours without ``BLOCKYARD_*``, which are the developer's, and with ``variables``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BLOCKYARD_")}
+    return {**kept, **variables}
+
+
+def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """``blockyard`` with ``arguments`` to its end, in an environment with ``variables``."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(variables),
+        capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        timeout=TIMEOUT_S,
+        check=False,
     )
-    assert process.stdout is not None
-    try:
-        found = READY_LINE.search(process.stdout.readline())
-        assert found, "the server did not get ready"
-        yield ServerProcess(found.group(), process)
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        status = process.wait(timeout=30)
-        process.stdout.close()
+
+
+def start(
+    *arguments: str | Path, stderr: int | None = subprocess.PIPE, **variables: str
+) -> subprocess.Popen[str]:
+    """``blockyard`` with ``arguments``, not waited for; ``stderr`` None is ours."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(variables),
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+@contextmanager
+def running_server(*options: str, **variables: str) -> Iterator[ServerProcess]:
+    """A server that is ready, on a free port unless told otherwise; it is expected to end with 0.
+
+    What it logs goes to our standard error, which pytest shows where a test fails.
+    """
+    with start("serve", "--port", "0", *options, stderr=None, **variables) as process:
+        try:
+            line = first_line(require(process.stdout))
+            assert line.startswith(READY), f"the server did not get ready: {line!r}"
+            yield ServerProcess(line.removeprefix(READY).strip(), process)
+            if process.poll() is None:
+                process.terminate()
+            status = process.wait(TIMEOUT_S)
+        finally:
+            process.kill()
     assert status == 0, f"the server ended with {status}"
+
+
+def first_line(stream: IO[str]) -> str:
+    """The first line of a pipe; empty where it ends, or where nothing comes in time."""
+    readable, _, _ = select.select([stream], [], [], TIMEOUT_S)
+    return stream.readline() if readable else ""
+
+
+def require(stream: IO[str] | None) -> IO[str]:
+    """A stream that is a pipe."""
+    assert stream is not None
+    return stream

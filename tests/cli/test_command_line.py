@@ -4,7 +4,10 @@ from importlib.metadata import version
 
 import pytest
 
-from cli.support import environment, run
+from cli.command_line import invoke
+from server_process import environment, run
+
+COMMANDS = ["serve", "replay", "pools", "stats", "audit"]
 
 
 def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -17,6 +20,7 @@ def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment({}),
         capture_output=True,
         text=True,
+        timeout=60,
         check=False,
     )
 
@@ -27,20 +31,14 @@ def test_version_is_that_of_the_package() -> None:
 
 def test_help_names_every_command() -> None:
     shown = run("--help").stdout
-    assert [name for name in ("serve", "replay", "pools", "stats", "audit") if f"\n  {name}" in shown] == [
-        "serve",
-        "replay",
-        "pools",
-        "stats",
-        "audit",
-    ]
+    assert [name for name in COMMANDS if f"\n  {name}" in shown] == COMMANDS
 
 
-@pytest.mark.parametrize("command", ["serve", "replay", "pools", "stats", "audit"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_has_an_example(command: str) -> None:
-    done = run(command, "--help")
+    done = invoke(command, "--help")
     assert f"    blockyard {command}" in done.stdout
-    assert done.returncode == 0
+    assert done.exit_code == 0
 
 
 def test_an_unknown_command_is_a_mistake_in_the_arguments() -> None:
@@ -51,7 +49,7 @@ def test_an_unknown_command_is_a_mistake_in_the_arguments() -> None:
 
 @pytest.mark.parametrize(
     ("package", "arguments"),
-    [("click", ["--help"]), ("uvicorn", ["serve", "--port", "0"]), ("rich", ["replay", "--requests", "1"])],
+    [("click", ["--help"]), ("uvicorn", ["serve", "--port", "0"]), ("rich", ["pools"])],
 )
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str, arguments: list[str]) -> None:
     done = without(package, *arguments)

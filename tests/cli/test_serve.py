@@ -1,40 +1,31 @@
 import signal
 import socket
 from contextlib import closing
-from dataclasses import fields
-from urllib.parse import urlsplit
 
+import click
 import pytest
 
 from blockyard.client import Client, InvalidRequest
-from blockyard.server.settings import Settings
-from cli.support import require, run, serving, start
+from blockyard.server.commands.listening import listening_sockets
+from cli.command_line import invoke
+from server_process import first_line, require, run, running_server, start
 
 BODY = b'{"num_blocks": 8, "block_size": 16}'
 
 
-def test_it_takes_requests_once_it_has_printed_its_url() -> None:
-    with serving() as server, Client(server.url) as client:
-        assert client.ready()
-
-
-def test_the_ready_line_is_all_of_standard_output() -> None:
-    with serving() as server:
-        server.stop()
-        assert require(server.process.stdout).read() == ""
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0(number: int) -> None:
-    with serving() as server:
+def test_it_prints_its_url_once_it_takes_requests_and_ends_with_0_at_a_signal(number: int) -> None:
+    with running_server() as server:
+        with Client(server.url) as client:
+            assert client.ready()
         assert server.stop(number) == 0
+        assert require(server.process.stdout).read() == ""  # the ready line was all
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_in_flight_is_answered_before_the_end(number: int) -> None:
-    with serving("--port", "0", "--log-level", "error") as server:
-        address = urlsplit(server.url)
-        with closing(socket.create_connection((address.hostname, address.port))) as connection:
+    with running_server("--log-level", "error") as server:
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=30)) as connection:
             connection.sendall(
                 b"PUT /v1/pools/late HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
                 + f"Content-Length: {len(BODY)}\r\nExpect: 100-continue\r\n\r\n".encode()
@@ -44,6 +35,14 @@ def test_a_request_in_flight_is_answered_before_the_end(number: int) -> None:
             connection.sendall(BODY)
             assert connection.recv(10_000).startswith(b"HTTP/1.1 201")
         assert server.process.wait(30) == 0
+
+
+def test_the_variables_of_the_developer_do_not_reach_a_server_of_a_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BLOCKYARD_PORT", "x")
+    with running_server() as server:
+        assert server.stop() == 0
 
 
 def test_a_port_in_use_is_said_in_one_sentence() -> None:
@@ -57,9 +56,14 @@ def test_a_port_in_use_is_said_in_one_sentence() -> None:
 
 
 def test_an_address_of_another_machine_is_said_in_one_sentence() -> None:
-    done = run("serve", "--host", "192.0.2.1", "--port", "0")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: cannot listen on 192.0.2.1: ")
+    with pytest.raises(click.ClickException) as raised:
+        listening_sockets("192.0.2.1", 0)
+    assert raised.value.message == "cannot listen on 192.0.2.1: Cannot assign requested address"
+
+
+def test_a_host_that_nobody_knows_is_said_in_one_sentence() -> None:
+    with pytest.raises(click.ClickException, match=r"^--host nowhere\.invalid: "):
+        listening_sockets("nowhere.invalid", 0)
 
 
 @pytest.mark.parametrize(
@@ -67,46 +71,28 @@ def test_an_address_of_another_machine_is_said_in_one_sentence() -> None:
     [["--port", "65536"], ["--port", "x"], ["--max-pools", "0"], ["--log-level", "loud"], ["--prot", "1"]],
 )
 def test_a_bad_option_is_a_mistake_in_the_arguments(arguments: list[str]) -> None:
-    done = run("serve", *arguments)
-    assert done.returncode == 2
+    done = invoke("serve", *arguments)
+    assert done.exit_code == 2
     assert arguments[0] in done.stderr
 
 
 def test_a_bad_variable_is_named() -> None:
-    done = run("serve", BLOCKYARD_PORT="x")
-    assert done.returncode == 2
+    done = invoke("serve", BLOCKYARD_PORT="x")
+    assert done.exit_code == 2
     assert "BLOCKYARD_PORT" in done.stderr
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
-def test_every_setting_is_an_option_and_a_variable_with_a_sentence(name: str) -> None:
-    _, _, options = run("serve", "--help").stdout.partition("Options:")
-    _, _, entry = " ".join(options.split()).partition(f"--{name.replace('_', '-')} ")
-    sentence, _, rest = entry.partition("[env var: ")
-    assert rest.startswith(f"BLOCKYARD_{name.upper()}")
-    assert ". " in sentence
-
-
-def test_a_variable_sets_an_option() -> None:
-    with serving("--port", "0", BLOCKYARD_MAX_POOL_BLOCKS="7") as server, Client(server.url) as client:
+def test_a_variable_sets_an_option_and_an_option_goes_before_its_variable() -> None:
+    variables = {"BLOCKYARD_MAX_POOL_BLOCKS": "7", "BLOCKYARD_PORT": "1", "BLOCKYARD_VOLATILE": "1"}
+    with running_server(**variables) as server, Client(server.url) as client:  # it says --port 0
         client.create_pool("seven", num_blocks=7, block_size=16)
         with pytest.raises(InvalidRequest):
             client.create_pool("eight", num_blocks=8, block_size=16)
 
 
-def test_an_option_goes_before_its_variable() -> None:
-    with serving("--port", "0", BLOCKYARD_PORT="1") as server:
-        assert urlsplit(server.url).port != 1
-
-
-def test_volatile_may_be_said() -> None:
-    with serving("--port", "0", "--volatile") as server:
-        assert server.stop() == 0
-
-
 def test_it_imports_neither_a_client_nor_a_plotter() -> None:
-    with start("serve", "--port", "0", PYTHONPROFILEIMPORTTIME="1") as process:
-        require(process.stdout).readline()
+    with start("serve", "--port", "0", "--volatile", PYTHONPROFILEIMPORTTIME="1") as process:
+        first_line(require(process.stdout))
         process.terminate()
         imported = {line.rpartition("|")[2].strip() for line in require(process.stderr)}
     assert "uvicorn" in imported

@@ -10,7 +10,8 @@ from blockyard.client import Client
 from blockyard.server.app import create_app
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
-from cli.support import UNREACHABLE, run, serving
+from cli.command_line import UNREACHABLE, invoke, wait_for
+from server_process import running_server
 
 HASH = b"\x01" * 16
 
@@ -23,13 +24,12 @@ def serving_here() -> Iterator[tuple[str, Pools]]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            thread.join(0.01)
+        wait_for(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}", app.pools
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(30)
 
 
 def make_pool(url: str, name: str) -> None:
@@ -46,24 +46,20 @@ def query_pool(url: str, name: str, times: int) -> None:
 
 
 def test_a_server_without_pools_is_said_to_have_none() -> None:
-    with serving() as server:
-        assert run("pools", "--url", server.url).stdout == f"no pools at {server.url}\n"
-
-
-def test_a_server_without_pools_is_an_empty_list_for_programs() -> None:
-    with serving() as server:
-        assert json.loads(run("pools", "--url", server.url, "--json").stdout) == {"pools": []}
+    with running_server() as server:
+        assert invoke("pools", "--url", server.url).stdout == f"no pools at {server.url}\n"
+        assert json.loads(invoke("pools", "--url", server.url, "--json").stdout) == {"pools": []}
 
 
 def test_pools_shows_a_line_for_each_pool(url: str) -> None:
     make_pool(url, "listed")
-    [line] = [line for line in run("pools", "--url", url).stdout.splitlines() if "listed" in line]
+    [line] = [line for line in invoke("pools", "--url", url).stdout.splitlines() if "listed" in line]
     assert line.split() == ["listed", "101", "16", "0", "0.0", "%", "no", "queries", "yet"]
 
 
 def test_pools_has_configuration_and_figures_for_programs(url: str) -> None:
     make_pool(url, "described")
-    pools = json.loads(run("pools", "--url", url, "--json").stdout)["pools"]
+    pools = json.loads(invoke("pools", "--url", url, "--json").stdout)["pools"]
     [pool] = [pool for pool in pools if pool["pool"] == "described"]
     assert (pool["num_blocks"], pool["publish"], pool["stats"]["num_free_blocks"]) == (
         101,
@@ -90,14 +86,14 @@ def test_a_pool_that_found_16_of_40_tokens_has_a_hit_rate_of_40_percent(url: str
 
 
 def hit_rate(url: str, pool: str) -> str:
-    [line] = [line for line in run("stats", pool, "--url", url).stdout.splitlines() if "hit rate" in line]
+    [line] = [line for line in invoke("stats", pool, "--url", url).stdout.splitlines() if "hit rate" in line]
     return line.strip().removeprefix("hit rate").strip()
 
 
 def test_stats_are_one_object_for_programs(url: str) -> None:
     make_pool(url, "counted")
     query_pool(url, "counted", 2)
-    stats = json.loads(run("stats", "counted", "--url", url, "--json").stdout)
+    stats = json.loads(invoke("stats", "counted", "--url", url, "--json").stdout)
     assert (stats["pool"], stats["hit_rate"], stats["counters"]["num_admitted_sequences"]) == (
         "counted",
         0.4,
@@ -107,8 +103,8 @@ def test_stats_are_one_object_for_programs(url: str) -> None:
 
 def test_an_audit_that_adds_up_says_so_and_exits_with_0(url: str) -> None:
     make_pool(url, "sound")
-    done = run("audit", "sound", "--url", url)
-    assert done.returncode == 0
+    done = invoke("audit", "sound", "--url", url)
+    assert done.exit_code == 0
     assert "pool sound: adds up" in done.stdout
 
 
@@ -116,14 +112,14 @@ def test_an_audit_names_who_holds_what(url: str) -> None:
     make_pool(url, "held")
     with Client(url) as client, client.pool("held").lease("scheduler-7", 60_000) as lease:
         lease.allocate("one", 20)
-        done = run("audit", "held", "--url", url)
+        done = invoke("audit", "held", "--url", url)
     [line] = [line for line in done.stdout.splitlines() if "scheduler-7" in line]
     assert line.split()[-2:] == ["1", "2"]  # sequences, blocks
 
 
 def test_an_audit_is_one_object_for_programs(url: str) -> None:
     make_pool(url, "recounted")
-    audit = json.loads(run("audit", "recounted", "--url", url, "--json").stdout)
+    audit = json.loads(invoke("audit", "recounted", "--url", url, "--json").stdout)
     assert (audit["ok"], audit["num_free_blocks"], audit["num_null_blocks"]) == (True, 100, 1)
 
 
@@ -132,34 +128,34 @@ def test_an_audit_that_does_not_add_up_exits_with_1(form: list[str]) -> None:
     with serving_here() as (url, pools):
         make_pool(url, "broken")
         pools.get("broken").store.reference_counts[5] += 1
-        done = run("audit", "broken", "--url", url, *form)
-    assert done.returncode == 1
+        done = invoke("audit", "broken", "--url", url, *form)
+    assert done.exit_code == 1
     assert "block 5 counts 1 holders, 0 name it" in done.stdout
     assert done.stderr == "Error: pool broken does not add up\n"
 
 
 @pytest.mark.parametrize("command", ["stats", "audit"])
 def test_a_missing_pool_exits_with_1_and_says_where_to_look(command: str, url: str) -> None:
-    done = run(command, "nowhere", "--url", url)
-    assert done.returncode == 1
+    done = invoke(command, "nowhere", "--url", url)
+    assert done.exit_code == 1
     assert "'nowhere'" in done.stderr
     assert f"blockyard pools --url {url}" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["pools"], ["stats", "some"], ["audit", "some"]])
 def test_an_unreachable_server_exits_with_1_and_says_what_to_change(arguments: list[str]) -> None:
-    done = run(*arguments, "--url", UNREACHABLE)
-    assert done.returncode == 1
+    done = invoke(*arguments, "--url", UNREACHABLE)
+    assert done.exit_code == 1
     assert f"no answer from a server at {UNREACHABLE}" in done.stderr
     assert "--url" in done.stderr
 
 
 def test_what_is_no_url_is_a_mistake_in_the_arguments() -> None:
-    done = run("pools", "--url", "localhost:8484")
-    assert done.returncode == 2
+    done = invoke("pools", "--url", "localhost:8484")
+    assert done.exit_code == 2
     assert "--url" in done.stderr
 
 
 def test_the_url_may_be_a_variable(url: str) -> None:
     make_pool(url, "by-variable")
-    assert "by-variable" in run("stats", "by-variable", BLOCKYARD_URL=url).stdout
+    assert "by-variable" in invoke("stats", "by-variable", BLOCKYARD_URL=url).stdout

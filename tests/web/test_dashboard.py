@@ -6,9 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from server_process import ServerProcess, running_server
-from web.support import PHONE, WIDE, needs_chromium, visiting
-
-pytestmark = needs_chromium
+from web.browser import PHONE, WIDE, visiting
 
 
 def make_pool(server: ServerProcess, name: str = "pool", num_blocks: int = 11) -> str:

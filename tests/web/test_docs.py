@@ -3,9 +3,7 @@
 from playwright.sync_api import Browser, expect
 
 from server_process import ServerProcess
-from web.support import needs_chromium, visiting
-
-pytestmark = needs_chromium
+from web.browser import visiting
 
 
 def test_it_lists_every_operation_and_asks_no_other_host(browser: Browser, server: ServerProcess) -> None:

@@ -33,14 +33,17 @@ class _Server(uvicorn.Server):
             log.info("ready", url=url)
 
 
-def serve(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT, let requests in flight end, and return the exit status."""
+def serve(settings: Settings, sockets: list[socket.socket]) -> int:
+    """Serve until SIGTERM or SIGINT, let requests in flight end, and return the exit status.
+
+    Args:
+        settings: The server's; its address is that of ``sockets``.
+        sockets: Listen already; closed at the end.
+    """
     logs.configure(settings.log_level, settings.log_format)
     _raise_file_limit()
     config = uvicorn.Config(
         create_app(settings),
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -54,7 +57,7 @@ def serve(settings: Settings) -> int:
     # uvicorn raises the signal that ended it once more, for whoever was to handle it before: nobody.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
-    server.run()
+    server.run(sockets=sockets)
     if not server.started:
         return 1
     log.info("stopped")

@@ -1,14 +1,12 @@
 """``blockyard audit``: does a pool add up?"""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from blockyard.core.audit import Audit
 from blockyard.server.commands.connection import connected, json_option, print_json, url_option
-
-if TYPE_CHECKING:
-    from blockyard.core.audit import Audit
+from blockyard.server.commands.table import print_facts, print_rows
 
 
 @click.command("audit")
@@ -33,9 +31,7 @@ def command(pool: str, url: str, as_json: bool) -> None:
         raise click.ClickException(f"pool {pool} does not add up")
 
 
-def _print(pool: str, audit: "Audit") -> None:
-    from blockyard.server.commands.table import print_facts, print_rows  # noqa: PLC0415 - not for --json
-
+def _print(pool: str, audit: Audit) -> None:
     print_facts(
         f"pool {pool}: {'adds up' if audit.ok else 'DOES NOT ADD UP'}",
         [

@@ -1,17 +1,15 @@
 """``blockyard pools``: what there is on a server."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from blockyard.client.client import Client
+from blockyard.client.reports import PoolDescription
 from blockyard.core.errors import PoolNotFound
+from blockyard.core.statistics import Statistics
 from blockyard.server.commands.connection import connected, json_option, print_json, url_option
-
-if TYPE_CHECKING:
-    from blockyard.client.client import Client
-    from blockyard.client.reports import PoolDescription
-    from blockyard.core.statistics import Statistics
+from blockyard.server.commands.table import percent, print_rows
 
 
 @click.command("pools")
@@ -31,8 +29,6 @@ def command(url: str, as_json: bool) -> None:
     elif not found:
         click.echo(f"no pools at {url}")
     else:
-        from blockyard.server.commands.table import percent, print_rows  # noqa: PLC0415 - not for --json
-
         print_rows(
             ["pool", "blocks", "block size", "held", "usage", "hit rate"],
             [
@@ -49,7 +45,7 @@ def command(url: str, as_json: bool) -> None:
         )
 
 
-def _pools(client: "Client") -> "list[tuple[PoolDescription, Statistics]]":
+def _pools(client: Client) -> list[tuple[PoolDescription, Statistics]]:
     """All pools with their figures, without those that were deleted while we asked."""
     found = []
     for description in client.pools():

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from blockyard.core.statistics import Statistics
 from blockyard.server.commands.connection import connected, json_option, print_json, url_option
-
-if TYPE_CHECKING:
-    from blockyard.core.statistics import Statistics
+from blockyard.server.commands.table import percent, print_facts
 
 
 @click.command("stats")
@@ -27,15 +25,11 @@ def command(pool: str, url: str, as_json: bool) -> None:
         stats = client.pool(pool).stats()
     if as_json:
         print_json({"pool": pool, **asdict(stats)})
-        return
-    from blockyard.server.commands.table import print_facts  # noqa: PLC0415 - not for --json
-
-    print_facts(f"pool {pool}", _facts(stats))
+    else:
+        print_facts(f"pool {pool}", _facts(stats))
 
 
-def _facts(stats: "Statistics") -> Iterator[tuple[str, str]]:
-    from blockyard.server.commands.table import percent  # noqa: PLC0415 - likewise
-
+def _facts(stats: Statistics) -> Iterator[tuple[str, str]]:
     yield "epoch", str(stats.epoch)
     yield "blocks", f"{stats.num_blocks:,}"
     yield "free", f"{stats.num_free_blocks:,}"

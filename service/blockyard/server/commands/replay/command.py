@@ -1,23 +1,19 @@
 """``blockyard replay``: one command that shows the whole, from a server's start to a hit rate."""
 
 import signal
-import time
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from blockyard.server.commands.replay.drive import Drive
+from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_server import OwnServer
 from blockyard.server.commands.replay.request import Request
 from blockyard.server.commands.replay.trace import TraceError, TraceFile
 from blockyard.server.commands.replay.workload import Workload
-
-if TYPE_CHECKING:
-    from blockyard.server.commands.replay.tally import Outcome
 
 TRACE_BLOCK_SIZE = 512
 STEP_SEQUENCES = 32
@@ -53,7 +49,7 @@ WORKLOAD_OPTIONS = ("requests", "users", "system_prompts", "seed")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 256),
-    help="Sequences in flight at a time, each on a connection of its own.",
+    help="Sequences in flight at a time, each under a lease of its own unless --steps.",
     **_default(f"1, or {STEP_SEQUENCES} with --steps"),
 )
 @click.option(
@@ -76,7 +72,23 @@ WORKLOAD_OPTIONS = ("requests", "users", "system_prompts", "seed")
 )
 @click.option("--seed", type=int, default=DEFAULT_WORKLOAD.seed, help="Another makes other requests.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-def command(url: str | None, as_json: bool, **options: Any) -> None:
+def command(  # noqa: PLR0913 - click hands over each option under its name
+    *,
+    trace: Path | None,
+    num_blocks: int,
+    block_size: int | None,
+    url: str | None,
+    pool: str | None,
+    concurrency: int | None,
+    steps: bool,
+    limit: int | None,
+    trace_block_size: int,
+    requests: int,
+    users: int,
+    system_prompts: int,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Replay requests on a pool of blocks, and print how much of them was found cached.
 
     The requests are those of TRACE, or else of a chat workload that is made from --requests, --users,
@@ -94,44 +106,56 @@ def command(url: str | None, as_json: bool, **options: Any) -> None:
         blockyard replay trace.jsonl --num-blocks 10001 --block-size 512 --json
         blockyard replay trace.jsonl --steps --url http://127.0.0.1:8484
     """  # noqa: D301 - \b keeps click from filling the example
-    context = click.get_current_context()
-    path: Path | None = options["trace"]
-    for name in TRACE_OPTIONS if path is None else WORKLOAD_OPTIONS:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} goes {'only with' if path is None else 'without'} a TRACE")
-    source = _workload(options) if path is None else _trace_file(path, options)
-    drive = Drive(
-        num_blocks=options["num_blocks"],
+    _refuse_options_of_the_other_source(is_trace=trace is not None)
+    source: TraceFile | Workload
+    if trace is None:
+        source = Workload(
+            num_requests=requests,
+            num_users=users,
+            num_system_prompts=system_prompts,
+            block_size=block_size or DEFAULT_WORKLOAD.block_size,
+            seed=seed,
+        )
+    else:
+        source = _trace_file(trace, trace_block_size, block_size or trace_block_size)
+    options = ReplayOptions(
+        num_blocks=num_blocks,
         block_size=source.block_size,
-        concurrency=options["concurrency"] or (STEP_SEQUENCES if options["steps"] else 1),
-        steps=options["steps"],
-        pool=options["pool"],
+        concurrency=concurrency or (STEP_SEQUENCES if steps else 1),
+        steps=steps,
+        pool=pool,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to clean up as after Ctrl-C
-    with ExitStack() as stack:
-        server = None if url else stack.enter_context(OwnServer())  # starts while the requests are made
-        requests = _requests(source, options["limit"])
-        outcome = _replay(requests, drive, url or (server and server.wait_until_ready()) or "")
-    _print(outcome, source, drive, as_json=as_json)
+    with _server(url) as wait_until_ready:  # our own one starts while the requests are made
+        to_replay = _requests(source, limit)
+        # Half a second, gone by the time that the server is ready.
+        from blockyard.server.commands.replay.run import print_outcome, replay  # noqa: PLC0415
+
+        outcome = replay(to_replay, options, wait_until_ready())
+    print_outcome(outcome, source, options, as_json=as_json)
 
 
-def _workload(options: dict[str, Any]) -> Workload:
-    return Workload(
-        num_requests=options["requests"],
-        num_users=options["users"],
-        num_system_prompts=options["system_prompts"],
-        block_size=options["block_size"] or DEFAULT_WORKLOAD.block_size,
-        seed=options["seed"],
-    )
+def _refuse_options_of_the_other_source(*, is_trace: bool) -> None:
+    context = click.get_current_context()
+    for name in WORKLOAD_OPTIONS if is_trace else TRACE_OPTIONS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} goes {'without' if is_trace else 'only with'} a TRACE")
 
 
-def _trace_file(path: Path, options: dict[str, Any]) -> TraceFile:
-    id_block_size: int = options["trace_block_size"]
+@contextmanager
+def _server(url: str | None) -> Iterator[Callable[[], str]]:
+    """What gives the URL of a server that is ready: that of ``url``, or else one of our own for the while."""
+    if url is not None:
+        yield lambda: url
+        return
+    with OwnServer() as server:
+        yield server.wait_until_ready
+
+
+def _trace_file(path: Path, id_block_size: int, block_size: int) -> TraceFile:
     try:
-        return TraceFile(
-            path=path, id_block_size=id_block_size, block_size=options["block_size"] or id_block_size
-        )
+        return TraceFile(path=path, id_block_size=id_block_size, block_size=block_size)
     except TraceError as error:
         raise click.UsageError(str(error)) from error
 
@@ -144,46 +168,3 @@ def _requests(source: TraceFile | Workload, limit: int | None) -> list[Request]:
     if not requests:
         raise click.ClickException("the trace is empty: there is nothing to replay")
     return requests
-
-
-def _replay(requests: list[Request], drive: Drive, url: str) -> "Outcome":
-    """Put ``requests`` to a new pool of the server at ``url``.
-
-    Raises:
-        click.ClickException: The server does not answer, refuses, or its pool does not add up afterwards.
-    """
-    # Imported while the server starts.
-    from blockyard.client.retry import RetryPolicy  # noqa: PLC0415
-    from blockyard.server.commands.connection import connected  # noqa: PLC0415
-    from blockyard.server.commands.replay.own_pool import own_pool  # noqa: PLC0415
-    from blockyard.server.commands.replay.progress import progress_bar  # noqa: PLC0415
-    from blockyard.server.commands.replay.tally import Tally  # noqa: PLC0415
-
-    with (
-        connected(url, RetryPolicy()) as client,
-        own_pool(client, drive.pool, drive.num_blocks, drive.block_size) as pool,
-    ):
-        with progress_bar(len(requests)) as on_progress:
-            tally = Tally(requests, on_progress)
-            started_s = time.perf_counter()
-            drive.driver(url)(pool, requests, tally)
-            seconds = time.perf_counter() - started_s
-        audit = pool.audit()
-        if not audit.ok or audit.num_held_blocks:
-            raise click.ClickException(
-                f"the pool does not add up: {audit.num_held_blocks} blocks held, {'; '.join(audit.problems)}"
-            )
-    return tally.outcome(seconds)
-
-
-def _print(outcome: "Outcome", source: TraceFile | Workload, drive: Drive, *, as_json: bool) -> None:
-    if as_json:
-        from blockyard.server.commands.connection import print_json  # noqa: PLC0415 - not for a --help
-
-        named = {"workload": asdict(source)} if isinstance(source, Workload) else {"trace": str(source.path)}
-        print_json({**named, **asdict(drive), **asdict(outcome)})
-        return
-    from blockyard.server.commands.replay.report import print_report  # noqa: PLC0415 - imports a plotter
-
-    name = f"a chat workload (seed {source.seed})" if isinstance(source, Workload) else source.path.name
-    print_report(f"{name} on {drive}", outcome, "step" if drive.steps else "allocate")

@@ -7,16 +7,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Protocol
 
-import click
-
-from blockyard.client.client import Client, Pool
+from blockyard.client.client import Pool
+from blockyard.client.errors import read_problem
 from blockyard.client.lease import Lease
 from blockyard.core.commands import Admission
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.ids import SequenceHandle, SequenceId
 from blockyard.core.replies import Refused
+from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.request import Request
 from blockyard.server.commands.replay.tally import Tally
 
@@ -27,12 +28,23 @@ HOLDER = "blockyard replay"
 class Driver(Protocol):
     """Puts all requests to a pool, and notes in a tally what came of each.
 
-    Raises BlockyardError: what the server refused for another reason than too few blocks.
+    A request for which too few blocks are free is noted as refused, and the others go on.
     """
 
     def __call__(self, pool: Pool, requests: Sequence[Request], tally: Tally) -> None:
-        """Return when the last request is free again."""
+        """Return when the last request is free again.
+
+        Raises:
+            BlockyardError: The server refused for another reason than too few blocks.
+        """
         ...
+
+
+def driver_of(options: ReplayOptions) -> Driver:
+    """The driver that ``options`` ask for."""
+    if options.steps:
+        return InSteps(options.concurrency)
+    return one_at_a_time if options.concurrency == 1 else ManyAtATime(options.concurrency)
 
 
 def one_at_a_time(pool: Pool, requests: Sequence[Request], tally: Tally) -> None:
@@ -43,15 +55,13 @@ def one_at_a_time(pool: Pool, requests: Sequence[Request], tally: Tally) -> None
 
 
 class ManyAtATime:
-    """A `Driver` of many schedulers, each with its own connection and lease, and one request at a time.
+    """A `Driver` of many schedulers, each with its own lease, and one request at a time.
 
     Args:
-        url: The server's.
-        num_schedulers: Threads, connections, and sequences in flight.
+        num_schedulers: Threads, leases, and sequences in flight.
     """
 
-    def __init__(self, url: str, num_schedulers: int) -> None:
-        self._url = url
+    def __init__(self, num_schedulers: int) -> None:
         self._num_schedulers = num_schedulers
 
     def __call__(self, pool: Pool, requests: Sequence[Request], tally: Tally) -> None:
@@ -60,10 +70,7 @@ class ManyAtATime:
 
         def schedule() -> None:
             try:
-                with (
-                    Client(self._url) as client,
-                    client.pool(pool.name).lease(HOLDER, LEASE_TTL_MS) as lease,
-                ):
+                with pool.lease(HOLDER, LEASE_TTL_MS) as lease:
                     for number, request in source:
                         _replay(lease, number, request, tally)
             finally:
@@ -111,7 +118,7 @@ class InSteps:
                     elif answer.code == InsufficientBlocks.code:
                         tally.refused()
                     else:
-                        raise click.ClickException(f"request {number} was refused: {answer.code}")
+                        raise read_problem(200, asdict(answer))
             lease.step(free=held)
 
 

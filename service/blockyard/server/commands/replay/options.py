@@ -1,14 +1,10 @@
 """How a replay puts its requests to a pool, and what pool that is."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from blockyard.server.commands.replay.driver import Driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drive:
+class ReplayOptions:
     """How requests are put to a pool.
 
     Attributes:
@@ -24,14 +20,6 @@ class Drive:
     concurrency: int
     steps: bool
     pool: str | None
-
-    def driver(self, url: str) -> "Driver":
-        """The driver, for the server at ``url``."""
-        from blockyard.server.commands.replay import driver  # noqa: PLC0415 - while the server starts
-
-        if self.steps:
-            return driver.InSteps(self.concurrency)
-        return driver.one_at_a_time if self.concurrency == 1 else driver.ManyAtATime(url, self.concurrency)
 
     def __str__(self) -> str:
         """For people."""

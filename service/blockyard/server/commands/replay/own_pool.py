@@ -8,12 +8,15 @@ import click
 
 from blockyard.client.client import Client, Pool
 from blockyard.client.errors import ConnectionLost
-from blockyard.core.errors import PoolNotFound
+from blockyard.core.errors import PoolExists
 
 
 @contextmanager
 def own_pool(client: Client, name: str | None, num_blocks: int, block_size: int) -> Iterator[Pool]:
     """A new pool, deleted at the end with all that it holds.
+
+    It is ours beyond doubt: its hash seed is one that nobody else can know, so creating it finds no pool of
+    anyone else's, be it made a moment before, but may be repeated when a reply was lost.
 
     Args:
         client: Of its server.
@@ -24,13 +27,16 @@ def own_pool(client: Client, name: str | None, num_blocks: int, block_size: int)
     Raises:
         click.ClickException: A pool of this name stands: it is somebody's, and not ours to delete.
     """
-    pool = client.pool(name or f"replay-{secrets.token_hex(4)}")
-    with suppress(PoolNotFound):
-        pool.describe()
-        raise click.ClickException(
-            f"pool {pool.name} exists already, and a replay deletes its pool at the end: choose another name"
+    name = name or f"replay-{secrets.token_hex(8)}"
+    seed = secrets.token_hex(16)  # changes nothing for us: we send hashes, and no tokens to be hashed
+    try:
+        pool = client.create_pool(
+            name, num_blocks=num_blocks, block_size=block_size, publish="on_allocate", hash_seed=seed
         )
-    client.create_pool(pool.name, num_blocks=num_blocks, block_size=block_size, publish="on_allocate")
+    except PoolExists as error:
+        raise click.ClickException(
+            f"pool {name} exists already, and a replay deletes its pool at the end: choose another name"
+        ) from error
     try:
         yield pool
     finally:

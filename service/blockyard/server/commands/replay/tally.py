@@ -1,5 +1,6 @@
 """What came of the requests of a replay, noted as it runs and summed up at its end."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -59,28 +60,32 @@ class Tally:
     def __init__(self, requests: Sequence[Request], on_progress: Callable[[int], None]) -> None:
         self._requests = requests
         self._on_progress = on_progress
-        self._cached: list[int | None] = [None] * len(requests)
+        self._cached = [0] * len(requests)
         self._latencies_s: list[float] = []
         self._num_refused = 0
         self._num_done = 0
+        self._lock = threading.Lock()
 
     def served(self, number: int, num_cached_tokens: int) -> None:
         """Request ``number`` got its blocks, ``num_cached_tokens`` of them cached."""
-        self._cached[number] = num_cached_tokens
-        self._done()
+        with self._lock:
+            self._cached[number] = num_cached_tokens
+            self._done()
 
     def refused(self) -> None:
         """A request got nothing: too few blocks were free."""
-        self._num_refused += 1
-        self._done()
+        with self._lock:
+            self._num_refused += 1
+            self._done()
 
     def waited(self, seconds: float) -> None:
         """A call that allocates took ``seconds``."""
-        self._latencies_s.append(seconds)
+        with self._lock:
+            self._latencies_s.append(seconds)
 
     def outcome(self, seconds: float) -> Outcome:
         """The sum of a run of ``seconds``."""
-        cached = [count or 0 for count in self._cached]
+        cached = self._cached
         num_input = sum(request.num_tokens for request in self._requests)
         latencies_ms = sorted(1000 * latency for latency in self._latencies_s)
         return Outcome(
@@ -97,6 +102,7 @@ class Tally:
         )
 
     def _done(self) -> None:
+        """With the lock held."""
         self._num_done += 1
         if self._num_done % _PROGRESS_EVERY == 0:
             self._on_progress(self._num_done)
