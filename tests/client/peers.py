@@ -55,11 +55,6 @@ def problem(status: int, code: str, **figures: Any) -> bytes:
     )
 
 
-def redirect(url: str) -> Callable[[Received], bytes]:
-    """Answers 307 to the same target at ``url``."""
-    return lambda request: response(307, None, location=url + request.target)
-
-
 def forward(url: str) -> Callable[[Received], bytes]:
     """Answers what the server at ``url`` answers."""
     parts = urlsplit(url)
@@ -92,6 +87,16 @@ def swallow(answer: Callable[[Received], bytes], ending: str, times: int = 1) ->
         return reply
 
     return swallowing
+
+
+def silence(until: threading.Event) -> Callable[[Received], bytes]:
+    """Says nothing until a test is over, then closes the connection."""
+
+    def waiting(_: Received) -> bytes:
+        until.wait(30)
+        return b""
+
+    return waiting
 
 
 @contextmanager

@@ -1,23 +1,31 @@
 """The synchronous client against a real server, over both transports."""
 
 import inspect
+import pydoc
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import pytest
 
 from blockyard.client import (
     NO_RETRY,
+    AsyncClient,
+    AsyncLease,
+    AsyncPool,
+    AsyncScheduler,
     BodyTooLarge,
     Client,
     ConnectionLost,
     DoubleFree,
+    Extras,
     Form,
     GroupConfig,
+    HashAlgorithm,
+    Hasher,
     InsufficientBlocks,
     InvalidRequest,
+    Lease,
     LeaseExpired,
     NotOwner,
     Overloaded,
@@ -26,15 +34,15 @@ from blockyard.client import (
     PoolInUse,
     PoolNotFound,
     RetryPolicy,
+    Scheduler,
     SequenceExistsElsewhere,
     SequenceNotFound,
     StaleEpoch,
+    Statistics,
+    UnexpectedReply,
 )
 from blockyard.client.protocol import PoolCalls
-from blockyard.core.extra_keys import Extras
-from blockyard.core.hash_chain import Hasher
-from blockyard.core.hashing import HashAlgorithm
-from client.peers import DROP, forward, peer, problem, redirect, response, swallow
+from client.peers import DROP, Received, forward, peer, problem, response, swallow
 
 QUICK = RetryPolicy(max_attempts=4, first_pause_s=0.01, max_pause_s=0.01)
 STATS: dict[str, Any] = {
@@ -193,12 +201,16 @@ def test_an_unknown_sequence_is_not_found(client: Client, pool_name: str) -> Non
         pool.sequence("none")
 
 
-def test_another_epoch_is_stale(client: Client, pool_name: str) -> None:
-    pool = client.create_pool(pool_name, num_blocks=64, block_size=16)
-    with pool.lease("me") as lease:
-        lease._calls = replace(lease._calls, epoch=9)
-        with pytest.raises(StaleEpoch) as caught:
+def test_another_epoch_is_stale(client: Client, server_url: str, pool_name: str) -> None:
+    client.create_pool(pool_name, num_blocks=64, block_size=16)
+
+    def of_another_epoch(request: Received) -> bytes:
+        return forward(server_url)(request).replace(b'"epoch":1', b'"epoch":9')
+
+    with peer(of_another_epoch, forward(server_url)) as proxy, Client(proxy.url) as misled:
+        with misled.pool(pool_name).lease("me", renew=False) as lease, pytest.raises(StaleEpoch) as caught:
             lease.allocate("one", 10)
+        assert lease.epoch == 9
     assert caught.value.figures == {"epoch": 1}
 
 
@@ -340,22 +352,86 @@ def test_a_slow_server_is_given_up_by_the_timeout(transport: Literal["lean", "ht
         gate.set()
 
 
-def test_a_redirect_leads_to_the_pools_node_and_the_next_call_goes_there(
-    server_url: str, pool_name: str, transport: Literal["lean", "httpx"]
+def test_a_delete_over_a_kept_connection_that_was_closed_has_succeeded(
+    server_url: str, pool_name: str
 ) -> None:
-    with peer(redirect(server_url)) as node, Client(node.url, transport=transport) as client:
-        pool = client.create_pool(pool_name, num_blocks=64, block_size=16)
-        with pool.lease("me") as lease:
-            lease.allocate("one", 16)
-        assert len(node.received) == 1
+    through = forward(server_url)
+
+    def done_and_closed(request: Received) -> bytes:
+        through(request)
+        return b""
+
+    with peer(through, done_and_closed, through) as proxy, Client(proxy.url, transport="lean") as client:
+        client.create_pool(pool_name, num_blocks=8, block_size=16).delete()
+        assert len(proxy.received) == 3
 
 
-def test_a_node_that_is_gone_sends_the_client_back_to_the_first(server_url: str, pool_name: str) -> None:
-    with peer(DROP) as gone:
-        pass
-    with peer(redirect(gone.url), forward(server_url)) as node, Client(node.url, retries=QUICK) as client:
-        client.create_pool(pool_name, num_blocks=64, block_size=16)
-        assert len(node.received) == 2
+def test_no_retry_sends_each_call_once() -> None:
+    with peer(response(200, STATS), DROP, response(200, STATS)) as server:
+        with Client(server.url, transport="lean", retries=NO_RETRY) as client:
+            client.pool("p").stats()
+            with pytest.raises(ConnectionLost):
+                client.pool("p").stats()
+        assert len(server.received) == 2
+
+
+def test_a_kept_connection_that_was_closed_is_replaced_without_a_pause() -> None:
+    slow = RetryPolicy(first_pause_s=60.0, max_pause_s=60.0, max_total_s=600.0)
+    with peer(response(200, STATS), DROP, response(200, STATS)) as server:
+        with Client(server.url, transport="lean", retries=slow) as client:
+            for _ in range(2):
+                client.pool("p").stats()
+        assert len(server.received) == 3
+
+
+def test_a_reply_that_cannot_be_decoded_is_not_asked_for_again() -> None:
+    broken = response(200, STATS, **{"content-encoding": "gzip"})
+    with peer(broken) as server, Client(server.url, transport="httpx", retries=QUICK) as client:
+        with pytest.raises(UnexpectedReply):
+            client.pool("p").stats()
+        assert len(server.received) == 1
+
+
+def test_a_reply_that_breaks_off_is_asked_for_again(transport: Literal["lean", "httpx"]) -> None:
+    whole = response(200, STATS, connection="close")
+    with peer(whole[:-5], whole) as server, Client(server.url, transport=transport, retries=QUICK) as client:
+        assert client.pool("p").stats().num_blocks == 8
+        assert len(server.received) == 2
+
+
+def test_a_dead_server_is_not_healthy_and_not_ready_after_one_try(
+    transport: Literal["lean", "httpx"],
+) -> None:
+    with peer(DROP) as server, Client(server.url, transport=transport) as client:
+        assert not client.health()
+        assert not client.ready()
+        assert len(server.received) == 2
+
+
+METHODS = [
+    (kind, name, method)
+    for kind in (Client, Pool, Lease, Scheduler, AsyncClient, AsyncPool, AsyncLease, AsyncScheduler)
+    for name, method in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "method"), METHODS, ids=lambda part: getattr(part, "__name__", part)
+)
+def test_a_method_looks_like_its_classes_own(kind: type, name: str, method: Callable[..., Any]) -> None:
+    assert method.__qualname__.rpartition(".")[2] == name
+    assert method.__qualname__.partition(".")[0] in {base.__name__ for base in kind.__mro__}
+    assert method.__module__.startswith("blockyard.client")
+    assert not hasattr(method, "__wrapped__")
+    assert "Call[" not in str(inspect.signature(method))
+    assert method.__doc__
+
+
+def test_a_methods_help_names_what_it_gives() -> None:
+    assert Pool.stats.__qualname__ == "Pool.stats"
+    assert inspect.signature(Pool.stats).return_annotation is Statistics
+    assert "Statistics" in pydoc.render_doc(Pool.stats, renderer=pydoc.TextDoc())
 
 
 def test_a_method_has_its_builders_parameters_and_docstring() -> None:

@@ -1,46 +1,65 @@
 """What a call does between its first try and its value: decided without a socket or a clock."""
 
 import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 
 from blockyard.client import (
+    BlockyardError,
     ConnectionLost,
     InsufficientBlocks,
     LeaseExpired,
     NotReady,
+    OtherRefusal,
     Overloaded,
     PoolNotFound,
     RetryPolicy,
     UnexpectedReply,
+    may_have_been_done,
 )
-from blockyard.client.delivery import Pause, Routes, deliver
+from blockyard.client.call import Call
+from blockyard.client.delivery import Pause, Surroundings, deliver, origin_of
+from blockyard.client.errors import NothingArrived
 from blockyard.client.lease_protocol import LeaseCalls
-from blockyard.client.protocol import PoolCalls
+from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import Attempts
 from blockyard.client.wire import Request, Response
 from blockyard.core.ids import LeaseId
 
 LOST = ConnectionLost("lost")
 POLICY = RetryPolicy(max_attempts=4, first_pause_s=0.1, max_pause_s=0.3, max_total_s=60)
+KEYS = count()
 
 
-def routes(token: str | None = None) -> Routes:
-    return Routes("http://home:1", token)
+def surroundings(times_s: Iterator[float] | None = None) -> Surroundings:
+    """A clock that stands, or tells ``times_s``; the longest pauses; keys that were never given."""
+    times_s = times_s or iter([0.0] * 100)
+    return Surroundings(now_s=lambda: next(times_s), draw=lambda: 1.0, new_key=lambda: f"key-{next(KEYS)}")
 
 
 def refusal(status: int, code: str) -> Response:
     return Response(status, {"content-type": "application/problem+json"}, json.dumps({"code": code}).encode())
 
 
-def moved(url: str) -> Response:
-    return Response(307, {"location": url})
-
-
-def outcome_of(
-    action: Request | Pause, outcome: Response | ConnectionLost
-) -> Response | ConnectionLost | None:
-    return None if isinstance(action, Pause) else outcome
+def deliver_with(
+    call: Call[Any], *outcomes: Response | BlockyardError, policy: RetryPolicy = POLICY
+) -> tuple[Any, list[Request | Pause]]:
+    """The value or error that ``outcomes`` lead to, and what was done on the way."""
+    delivery = deliver(call, "http://home:1", policy, surroundings())
+    actions: list[Request | Pause] = []
+    left = iter(outcomes)
+    outcome: Response | BlockyardError | None = None
+    try:
+        while True:
+            actions.append(delivery.send(outcome))
+            outcome = next(left) if isinstance(actions[-1], Request) else None
+    except StopIteration as done:
+        return done.value, actions
+    except BlockyardError as error:
+        return error, actions
 
 
 def test_pauses_double_to_a_bound_and_are_drawn_from_zero() -> None:
@@ -78,93 +97,150 @@ def test_what_passes_is_repeated(error: ConnectionLost) -> None:
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 0.0) is not None
 
 
+def test_a_kept_connection_that_was_closed_is_replaced_at_once_and_only_once() -> None:
+    attempts = Attempts(POLICY, 0.0)
+    closed = NothingArrived("closed")
+    assert [attempts.pause_s(closed, 0.0, lambda: 1.0) for _ in range(3)] == [0.0, 0.2, 0.3]
+
+
+def test_a_kept_connection_that_was_closed_counts_as_a_try() -> None:
+    once = RetryPolicy(max_attempts=1)
+    assert Attempts(once, 0.0).pause_s(NothingArrived("closed"), 0.0, lambda: 1.0) is None
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"max_attempts": 0}, {"first_pause_s": -0.1}, {"max_pause_s": -1.0}, {"max_total_s": -1.0}],
+)
+def test_bounds_that_allow_no_try_are_refused(bounds: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="max_attempts is at least 1"):
+        RetryPolicy(**bounds)
+
+
+def test_no_try_starts_after_the_time_in_all() -> None:
+    policy = RetryPolicy(max_attempts=99, first_pause_s=1.0, max_pause_s=1.0, max_total_s=5.0)
+    delivery = deliver(
+        PoolCalls("p").stats(), "http://home:1", policy, surroundings(iter([10.0, 12.0, 14.5]))
+    )
+    assert isinstance(next(delivery), Request)
+    assert delivery.send(LOST) == Pause(1.0)
+    assert isinstance(delivery.send(None), Request)
+    with pytest.raises(ConnectionLost):
+        delivery.send(LOST)
+
+
 def test_every_try_of_a_change_has_one_key_and_the_next_call_another() -> None:
+    call = PoolCalls("p").create_lease("me", 5)
     keys = []
     for _ in range(2):
-        delivery = deliver(PoolCalls("p").create_lease("me", 5), routes(), POLICY)
-        action = next(delivery)
-        for _ in range(4):
-            if isinstance(action, Request):
-                keys.append(action.headers["Idempotency-Key"])
-            action = delivery.send(outcome_of(action, LOST))
-    assert keys[0] == keys[1] != keys[2] == keys[3]
+        _, actions = deliver_with(call, LOST, LOST, refusal(404, "pool_not_found"))
+        keys.append([a.headers["Idempotency-Key"] for a in actions if isinstance(a, Request)])
+    assert [len(tries) for tries in keys] == [3, 3]
+    assert [len(set(tries)) for tries in keys] == [1, 1]
+    assert keys[0][0] != keys[1][0]
+
+
+def step_call(step_id: int | None = 1) -> Call[Any]:
+    return LeaseCalls("p", LeaseId("l"), 1).step(step_id=step_id)
+
+
+MISTAKE = refusal(500, "internal_error")
+DENIED = refusal(401, "unauthorized")
+UNREADABLE = Response(200, {"content-type": "application/json"}, b"{")
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [LOST, LOST, LOST, LOST],
+        [LOST, MISTAKE],
+        [LOST, DENIED],
+        [MISTAKE],
+        [UNREADABLE],
+        [refusal(503, "overloaded"), LOST, DENIED],
+        [NothingArrived("closed"), DENIED],
+    ],
+)
+def test_what_may_have_been_done_is_marked(outcomes: list[Response | BlockyardError]) -> None:
+    error, _ = deliver_with(step_call(), *outcomes)
+    assert may_have_been_done(error)
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [DENIED],
+        [refusal(422, "invalid_request")],
+        [LOST, refusal(422, "invalid_request")],  # had the first been done, this one had got its reply
+        [LOST, refusal(410, "lease_expired")],
+    ],
+)
+def test_what_was_certainly_not_done_is_not_marked(outcomes: list[Response | BlockyardError]) -> None:
+    error, _ = deliver_with(step_call(), *outcomes)
+    assert isinstance(error, BlockyardError)
+    assert not may_have_been_done(error)
+
+
+def test_a_servers_mistake_is_not_repeated() -> None:
+    error, actions = deliver_with(step_call(), MISTAKE)
+    assert isinstance(error, OtherRefusal)
+    assert len(actions) == 1
 
 
 def test_a_read_has_no_key() -> None:
-    request = next(deliver(PoolCalls("p").stats(), routes(), POLICY))
+    _, [request, *_] = deliver_with(PoolCalls("p").stats(), DENIED)
     assert isinstance(request, Request)
     assert "Idempotency-Key" not in request.headers
 
 
-def test_a_redirect_is_followed_and_remembered_for_the_pool() -> None:
-    known = routes()
-    delivery = deliver(PoolCalls("p").stats(), known, POLICY)
-    next(delivery)
-    request = delivery.send(moved("http://owner:2/v1/pools/p/stats"))
-    assert isinstance(request, Request)
-    assert (request.origin, request.target) == ("http://owner:2", "/v1/pools/p/stats")
-    assert [known.origin("p"), known.origin("q")] == ["http://owner:2", "http://home:1"]
+def test_a_redirect_is_not_followed() -> None:
+    error, actions = deliver_with(PoolCalls("p").stats(), Response(307, {"location": "http://elsewhere/"}))
+    assert isinstance(error, UnexpectedReply)
+    assert len(actions) == 1
 
 
-def test_a_pools_server_that_does_not_answer_is_forgotten() -> None:
-    known = routes()
-    delivery = deliver(PoolCalls("p").stats(), known, POLICY)
-    next(delivery)
-    delivery.send(moved("http://owner:2/v1/pools/p/stats"))
-    delivery.send(LOST)
-    assert known.origin("p") == "http://home:1"
-
-
-def test_servers_that_redirect_in_a_ring_are_asked_again_later() -> None:
-    delivery = deliver(PoolCalls("p").stats(), routes(), POLICY)
-    action = next(delivery)
-    num_requests = 0
-    while isinstance(action, Request):
-        num_requests += 1
-        action = delivery.send(moved("/v1/pools/p/stats"))
-    assert num_requests == 6
-
-
-def test_a_redirect_out_of_an_encrypted_connection_is_refused() -> None:
-    delivery = deliver(PoolCalls("p").stats(), Routes("https://home", "secret"), POLICY)
-    next(delivery)
-    with pytest.raises(UnexpectedReply, match="https"):
-        delivery.send(moved("http://elsewhere/v1/pools/p/stats"))
-
-
-def test_the_token_goes_with_every_request() -> None:
-    request = next(deliver(PoolCalls("p").stats(), routes("secret"), POLICY))
-    assert isinstance(request, Request)
-    assert request.headers["Authorization"] == "Bearer secret"
-
-
-def test_a_repeated_delete_that_finds_nothing_has_succeeded() -> None:
-    delivery = deliver(PoolCalls("p").delete(), routes(), POLICY)
-    next(delivery)
-    delivery.send(LOST)
-    delivery.send(None)
-    with pytest.raises(StopIteration):
-        delivery.send(refusal(404, "pool_not_found"))
+@pytest.mark.parametrize("lost", [LOST, NothingArrived("closed")])
+def test_a_repeated_delete_that_finds_nothing_has_succeeded(lost: ConnectionLost) -> None:
+    value, _ = deliver_with(PoolCalls("p").delete(), lost, refusal(404, "pool_not_found"))
+    assert value is None
 
 
 def test_a_first_delete_that_finds_nothing_has_not() -> None:
-    delivery = deliver(PoolCalls("p").delete(), routes(), POLICY)
-    next(delivery)
-    with pytest.raises(PoolNotFound):
-        delivery.send(refusal(404, "pool_not_found"))
+    error, _ = deliver_with(PoolCalls("p").delete(), refusal(404, "pool_not_found"))
+    assert isinstance(error, PoolNotFound)
 
 
-def test_a_repeated_release_that_finds_the_lease_gone_has_succeeded() -> None:
-    delivery = deliver(LeaseCalls("p", LeaseId("l"), 1).release(), routes(), POLICY)
-    next(delivery)
-    delivery.send(LOST)
-    delivery.send(None)
-    with pytest.raises(StopIteration) as done:
-        delivery.send(refusal(410, "lease_expired"))
-    assert done.value.value.num_freed_blocks == 0
+@pytest.mark.parametrize("before", [[], [LOST]])
+def test_a_release_that_finds_the_lease_gone_has_succeeded(before: list[BlockyardError]) -> None:
+    call = LeaseCalls("p", LeaseId("l"), 1).release()
+    released, _ = deliver_with(call, *before, refusal(410, "lease_expired"))
+    assert (released.num_freed_blocks, released.num_freed_sequences) == (0, 0)
 
 
-@pytest.mark.parametrize("url", ["localhost:8484", "ftp://host", "http://host/path", "http://"])
+@pytest.mark.parametrize("probe", [ServerCalls().health(), ServerCalls().ready()])
+def test_a_server_that_is_not_reached_is_neither_healthy_nor_ready_after_one_try(probe: Call[bool]) -> None:
+    value, actions = deliver_with(probe, LOST)
+    assert value is False
+    assert len(actions) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8484",
+        "ftp://host",
+        "http://host/path",
+        "http://",
+        "http://host?query",
+        "http://user:secret@host",
+        "http://host:99999",
+        "http://host:port",
+    ],
+)
 def test_what_is_no_servers_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="URL"):
-        Routes(url, None)
+    with pytest.raises(ValueError, match="not the URL"):
+        origin_of(url)
+
+
+def test_a_servers_url_may_end_in_a_slash() -> None:
+    assert origin_of("http://host:1/") == "http://host:1"

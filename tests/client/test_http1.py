@@ -1,14 +1,13 @@
 """The lean connection against a server that sends what a test says, byte by byte."""
 
 import socket
-import subprocess
-import sys
-import threading
 
 import pytest
 
-from blockyard.client import ConnectionLost, LeanTransport, Request, Response, UnexpectedReply, http1
-from client.peers import DROP, Answer, peer, response
+from blockyard.client import ConnectionLost, Request, Response, UnexpectedReply
+from blockyard.client.http1 import MAX_HEAD_BYTES
+from blockyard.client.lean import LeanTransport
+from client.peers import Answer, peer, response
 
 
 def get(answer: Answer) -> Response:
@@ -64,7 +63,7 @@ def test_what_could_be_read_in_two_ways_is_refused(sent: bytes) -> None:
 
 def test_a_head_without_end_is_refused() -> None:
     with pytest.raises(UnexpectedReply, match="without an end"):
-        get(b"HTTP/1.1 200 OK\r\nX: " + b"a" * (http1.MAX_HEAD_BYTES + 1))
+        get(b"HTTP/1.1 200 OK\r\nX: " + b"a" * (MAX_HEAD_BYTES + 1))
 
 
 def test_a_peer_that_closes_inside_a_body_has_lost_the_connection() -> None:
@@ -75,7 +74,7 @@ def test_a_peer_that_closes_inside_a_body_has_lost_the_connection() -> None:
 def test_a_peer_that_says_nothing_runs_out_of_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         transport = LeanTransport()
-        with pytest.raises(ConnectionLost, match=r"within 0\.1 s"):
+        with pytest.raises(ConnectionLost, match="in time"):
             transport.send(Request("GET", f"http://127.0.0.1:{silent.getsockname()[1]}", "/"), 0.1)
 
 
@@ -93,87 +92,14 @@ def test_a_header_with_a_line_break_is_never_sent() -> None:
         assert server.received == []
 
 
-def test_requests_share_a_connection() -> None:
-    with peer(response(200, {})) as server:
-        transport = LeanTransport()
-        for _ in range(3):
-            transport.send(Request("GET", server.url, "/"), 1.0)
-        transport.close()
-        assert server.num_connections == 1
-
-
-def test_a_response_that_ends_its_connection_is_obeyed() -> None:
-    with peer(response(200, {}, connection="close")) as server:
-        transport = LeanTransport()
-        for _ in range(2):
-            transport.send(Request("GET", server.url, "/"), 1.0)
-        assert server.num_connections == 2
-
-
-def test_bytes_after_a_response_end_its_connection() -> None:
-    with peer(response(200, {}) + b"HTTP/1.1 200 OK\r\n\r\n") as server:
-        transport = LeanTransport()
-        for _ in range(2):
-            transport.send(Request("GET", server.url, "/"), 1.0)
-        assert server.num_connections == 2
-
-
-def test_a_kept_connection_that_its_server_closed_is_replaced() -> None:
-    with peer(response(200, {}), DROP, response(200, {})) as server:
-        transport = LeanTransport()
-        transport.send(Request("GET", server.url, "/"), 1.0)
-        assert transport.send(Request("GET", server.url, "/"), 1.0).status == 200
-        assert server.num_connections == 2
-        transport.close()
-
-
-def test_bytes_that_come_while_a_connection_is_idle_answer_nothing() -> None:
-    transport = LeanTransport()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        request = Request("GET", f"http://127.0.0.1:{listener.getsockname()[1]}", "/")
-
-        def serve() -> None:
-            with listener.accept()[0] as first:
-                first.recv(1024)
-                first.sendall(response(200, {}))
-                answered.wait(5)
-                first.sendall(response(418, {}))
-                intruded.set()
-                with listener.accept()[0] as second:
-                    second.recv(1024)
-                    second.sendall(response(200, {}))
-
-        answered, intruded = threading.Event(), threading.Event()
-        server = threading.Thread(target=serve)
-        server.start()
-        assert transport.send(request, 5.0).status == 200
-        answered.set()
-        intruded.wait(5)
-        assert transport.send(request, 5.0).status == 200
-        server.join()
-    transport.close()
-
-
-def test_a_closed_transport_sends_nothing() -> None:
-    transport = LeanTransport()
-    transport.close()
-    with pytest.raises(ConnectionLost, match="closed"):
-        transport.send(Request("GET", "http://127.0.0.1:9", "/"), 1.0)
-
-
-FORKING = """
-import os, sys
-from blockyard.client import Client
-client = Client(sys.argv[1])
-assert client.health()
-child = os.fork()
-for _ in range(20):
-    assert client.health()
-if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_forked_child_opens_connections_of_its_own(server_url: str) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", FORKING, server_url], timeout=30, check=False)
-    assert done.returncode == 0
+def test_chunks_that_add_up_to_too_much_are_refused() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with peer(head + b"6\r\nblocks\r\n4\r\nyard\r\n0\r\n\r\n") as server:
+        for max_body_bytes in (9, 10):
+            transport = LeanTransport(max_body_bytes=max_body_bytes)
+            if max_body_bytes < 10:
+                with pytest.raises(UnexpectedReply, match="too long"):
+                    transport.send(Request("GET", server.url, "/"), 1.0)
+            else:
+                assert transport.send(Request("GET", server.url, "/"), 1.0).body == b"blocksyard"
+            transport.close()

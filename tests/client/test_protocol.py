@@ -7,6 +7,7 @@ import ormsgpack
 import pytest
 
 from blockyard.client import (
+    NO_RETRY,
     Admission,
     Admitted,
     Form,
@@ -14,6 +15,7 @@ from blockyard.client import (
     InsufficientBlocks,
     OtherRefusal,
     Refused,
+    Request,
     Response,
     StaleEpoch,
     StepCommit,
@@ -21,6 +23,7 @@ from blockyard.client import (
     UnexpectedReply,
 )
 from blockyard.client.call import Call
+from blockyard.client.delivery import Surroundings, deliver
 from blockyard.client.errors import read_problem
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.protocol import PoolCalls, ServerCalls
@@ -116,10 +119,55 @@ def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
         assert (body["lease_id"], body["epoch"]) == ("lease-1", 3)
 
 
-def test_every_post_that_changes_a_pool_carries_an_idempotency_key_and_no_read_does() -> None:
-    calls, pool = lease_calls(), PoolCalls("p")
-    assert all(call.is_change for call in (calls.allocate("s", 1), calls.renew(), pool.create_lease("me", 5)))
-    assert not any(call.is_change for call in (pool.lookup(1), pool.stats(), pool.sequence("s")))
+def key_of(call: Call[Any]) -> str | None:
+    """The key that the call is sent under, as its headers have it."""
+    world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.0, new_key=lambda: "key")
+    request = next(deliver(call, "http://home:1", NO_RETRY, world))
+    assert isinstance(request, Request)
+    return request.headers.get("Idempotency-Key")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lease_calls().allocate("s", 1),
+        lease_calls().commit("s", 1),
+        lease_calls().free(["s"]),
+        lease_calls().step(),
+        lease_calls().allocate_blocks(1),
+        lease_calls().free_blocks([1]),
+        lease_calls().renew(),
+        PoolCalls("p").create_lease("me", 5),
+        PoolCalls("p").reset_prefix_cache(),
+    ],
+    ids=lambda call: call.path.rpartition("/v1/pools/")[2],
+)
+def test_every_post_that_changes_a_pool_carries_an_idempotency_key(call: Call[Any]) -> None:
+    assert call.method == "POST"
+    assert key_of(call) == "key"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        PoolCalls("p").lookup(1),
+        PoolCalls("p").stats(),
+        PoolCalls("p").sequence("s"),
+        PoolCalls("p").delete(),
+        lease_calls().release(),
+        ServerCalls().create_pool("p", num_blocks=8, block_size=4),
+        ServerCalls().hash([1], algorithm="sha256", block_size=1),
+    ],
+    ids=lambda call: f"{call.method} {call.path}",
+)
+def test_what_can_be_repeated_as_it_is_carries_no_key(call: Call[Any]) -> None:
+    assert key_of(call) is None
+
+
+def test_a_numbered_step_needs_no_key_and_one_without_a_number_sends_none() -> None:
+    assert key_of(lease_calls().step(step_id=7)) is None
+    assert body_of(lease_calls().step(step_id=7))["step_id"] == 7
+    assert "step_id" not in body_of(lease_calls().step())
 
 
 def test_an_allocation_leaves_defaults_out() -> None:
@@ -138,6 +186,7 @@ def test_a_step_is_columnar() -> None:
         free=[two],
         extend=StepExtend(sequences=[one], num_tokens=[17], block_hashes={one: HASHES[:1]}),
         admit=[Admission(sequence_id=SequenceId("s"), num_tokens=5, max_new_tokens=4)],
+        step_id=1,
     )
     assert body_of(call) == {
         "lease_id": "lease-1",
@@ -150,11 +199,31 @@ def test_a_step_is_columnar() -> None:
     }
 
 
-def test_step_ids_rise_and_a_repeat_keeps_its_key() -> None:
-    calls = lease_calls()
-    first, second = calls.step(), calls.step()
-    assert [body_of(call)["step_id"] for call in (first, second)] == [1, 2]
-    assert calls.step(step_id=1).key == first.key != second.key
+def test_a_description_without_a_field_that_servers_always_send_is_refused() -> None:
+    complete = {
+        "pool": "p",
+        "epoch": 1,
+        "num_blocks": 8,
+        "groups": [],
+        "scheduler_block_size": 4,
+        "hash_block_size": 4,
+        "hash_algorithm": "sha256",
+        "extra_key_form": "tagged",
+        "publish": "on_commit",
+        "eviction": "lru",
+        "enable_prefix_caching": True,
+        "max_in_flight_tokens": 1,
+        "watermark_blocks": 0,
+    }
+    assert PoolCalls("p").describe().read(ok(complete)).max_model_len is None
+    for field in complete:
+        with pytest.raises(UnexpectedReply, match=field):
+            PoolCalls("p").describe().read(ok({k: v for k, v in complete.items() if k != field}))
+
+
+def test_an_option_that_a_pool_does_not_have_is_told_by_name() -> None:
+    with pytest.raises(TypeError, match="no option form"):
+        ServerCalls().create_pool("p", num_blocks=8, form="json")  # type: ignore[call-arg]
 
 
 def test_unknown_reply_fields_are_ignored() -> None:
@@ -183,7 +252,7 @@ def test_fields_that_are_none_may_be_left_out_of_a_reply() -> None:
 
 def test_admissions_of_a_step_are_told_apart_from_refusals() -> None:
     given = {"sequence": 4, "num_cached_tokens": 0, "num_new_tokens": 1, "block_ids": [[5]]}
-    refused = {"code": "insufficient_blocks", "num_required_blocks": 3, "num_free_blocks": 1}
+    refused = {"code": "insufficient_blocks", "detail": "few", "num_required_blocks": 3, "num_free_blocks": 1}
     extend = {"sequences": [], "block_ids": [], "insufficient": [7]}
     document = {
         "epoch": 1,
@@ -195,7 +264,7 @@ def test_admissions_of_a_step_are_told_apart_from_refusals() -> None:
     stepped = lease_calls().step().read(ok(document))
     assert stepped.admit == [
         Admitted(sequence=SequenceHandle(4), num_cached_tokens=0, num_new_tokens=1, block_ids=[[5]]),
-        Refused(code="insufficient_blocks", num_required_blocks=3, num_free_blocks=1),
+        Refused(code="insufficient_blocks", detail="few", num_required_blocks=3, num_free_blocks=1),
     ]
     assert stepped.copies == [[1, 2]]
     assert stepped.extend.insufficient == [7]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import ormsgpack
 import pytest
@@ -13,13 +14,14 @@ from blockyard.client import (
     GroupConfig,
     InvalidRequest,
     LeaseExpired,
+    OtherRefusal,
     Pool,
     RetryPolicy,
     Scheduler,
     SequenceNotFound,
     StaleEpoch,
 )
-from client.peers import Peer, forward, peer, problem, swallow
+from client.peers import DROP, Answer, Peer, Received, forward, peer, problem, swallow
 
 BLOCK = 4
 QUICK = RetryPolicy(max_attempts=4, first_pause_s=0.01, max_pause_s=0.01)
@@ -338,6 +340,81 @@ def test_a_step_whose_outcome_stays_unknown_is_resumed_and_done_once(server_url:
             assert pool.stats().counters["num_admitted_sequences"] == 1
 
 
+def done_and(answer: bytes, server_url: str) -> Answer:
+    """Lets a request through to the server, and answers otherwise."""
+
+    def answering(request: Received) -> bytes:
+        forward(server_url)(request)
+        return answer
+
+    return answering
+
+
+@pytest.mark.parametrize(
+    "repeat", [problem(500, "internal_error"), problem(401, "unauthorized"), problem(429, "quota_exceeded")]
+)
+def test_a_step_that_was_done_is_kept_whatever_its_repeat_meets(
+    server_url: str, pool_name: str, repeat: bytes
+) -> None:
+    through = forward(server_url)
+    answers: list[Answer] = [through, through, through, done_and(b"", server_url), repeat, repeat, through]
+    with peer(*answers) as proxy, Client(proxy.url, retries=QUICK) as client:
+        pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
+        with pool.lease("me", renew=False) as lease:
+            scheduler = Scheduler(lease, pool.hasher())
+            scheduler.add("one", range(10))
+            for send in (scheduler.step, scheduler.resume):  # the repeat of the first, then one by itself
+                with pytest.raises(OtherRefusal):
+                    send()
+                assert scheduler.is_step_under_way
+            assert scheduler.resume().scheduled["one"].num_new_tokens == 10
+            assert [list(table) for table in scheduler.block_ids("one")] == tables_at(pool, "one")
+        assert len({(body["step_id"]) for body in bodies(proxy)}) == 1
+
+
+def test_a_step_that_a_servers_mistake_followed_is_resumed(server_url: str, pool_name: str) -> None:
+    through = forward(server_url)
+    failed = done_and(problem(500, "internal_error"), server_url)
+    with peer(through, through, through, failed, through) as proxy, Client(proxy.url) as client:
+        pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
+        with pool.lease("me", renew=False) as lease:
+            scheduler = Scheduler(lease, pool.hasher())
+            scheduler.add("one", range(10))
+            with pytest.raises(OtherRefusal):
+                scheduler.step()
+            assert scheduler.resume().scheduled["one"].num_new_tokens == 10
+            assert pool.stats().num_sequences == 1
+
+
+def test_a_first_refusal_at_the_door_gives_the_step_up(server_url: str, pool_name: str) -> None:
+    through = forward(server_url)
+    denied = problem(401, "unauthorized")
+    with peer(through, through, through, denied, through) as proxy, Client(proxy.url) as client:
+        pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
+        with pool.lease("me", renew=False) as lease:
+            scheduler = Scheduler(lease, pool.hasher())
+            scheduler.add("one", range(10))
+            with pytest.raises(OtherRefusal):
+                scheduler.step()
+            assert not scheduler.is_step_under_way
+            assert scheduler.step().scheduled["one"].num_new_tokens == 10
+
+
+def test_the_pools_own_refusal_of_a_resumed_step_gives_it_up(server_url: str, pool_name: str) -> None:
+    through = forward(server_url)
+    answers: list[Answer] = [through, through, through, DROP, problem(422, "invalid_request"), through]
+    with peer(*answers) as proxy, Client(proxy.url, retries=NO_RETRY) as client:
+        pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
+        with pool.lease("me", renew=False) as lease:
+            scheduler = Scheduler(lease, pool.hasher())
+            scheduler.add("one", range(10))
+            with pytest.raises(ConnectionLost):
+                scheduler.step()
+            with pytest.raises(InvalidRequest):
+                scheduler.resume()
+            assert scheduler.step().scheduled["one"].num_new_tokens == 10
+
+
 def test_what_ends_while_a_step_is_under_way_is_freed_by_the_next(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
     answers = [through, through, through, through, swallow(through, "/step"), through]
@@ -441,7 +518,7 @@ class Engine:
             del self.num_tokens[name]
 
     def _granted(self, name: str) -> int:
-        return self.scheduler._sequences[name].num_granted_tokens
+        return self.scheduler._schedule._sequences[name].num_granted_tokens
 
     def _run(self, name: str, num_granted: int, num_guessed: int) -> None:
         num_right = self.draw.randint(0, num_guessed)
@@ -472,7 +549,7 @@ def test_tables_and_counts_equal_the_servers_after_every_step(
         for _ in range(150):
             engine.step()
             for name in scheduler.running:
-                state, own = pool.sequence(name), scheduler._sequences[name]
+                state, own = pool.sequence(name), scheduler._schedule._sequences[name]
                 assert [list(table) for table in state.block_ids] == own.block_ids
                 assert state.num_computed_tokens == own.num_counted_tokens
         assert engine.num_made > 50
@@ -519,9 +596,84 @@ def test_lost_replies_never_part_the_two_sides(server_url: str, pool_name: str) 
             assert direct.pool(pool_name).audit().ok
 
 
-def test_another_epoch_stops_a_scheduler(scheduler: Scheduler) -> None:
-    object.__setattr__(scheduler._lease._calls, "epoch", 9)
-    scheduler.add("one", range(4))
-    with pytest.raises(StaleEpoch):
+def test_after_a_change_of_epoch_all_goes_on_under_a_new_lease(server_url: str, pool_name: str) -> None:
+    through = forward(server_url)
+    stale = problem(409, "stale_epoch", epoch=2)
+    answers: list[Answer] = [through, through, through, through, stale, through]
+    with peer(*answers) as proxy, Client(proxy.url) as client:
+        pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
+        old = pool.lease("me", renew=False)
+        scheduler = Scheduler(old, pool.hasher())
+        scheduler.add("one", range(8))
         scheduler.step()
-    assert scheduler.waiting == ["one"]
+        compute_and_append(scheduler, "one", 8)
+        with pytest.raises(StaleEpoch) as caught:
+            scheduler.step()
+        assert caught.value.figures == {"epoch": 2}
+        old.release()
+        with pool.lease("me", renew=False) as new:
+            scheduler.restart(new)
+            assert (scheduler.waiting, scheduler.running) == (["one"], [])
+            assert scheduler.step().scheduled["one"].num_new_tokens == 9
+            assert [list(table) for table in scheduler.block_ids("one")] == tables_at(pool, "one")
+
+
+def test_another_scheduler_under_the_same_lease_numbers_its_steps_on(pool: Pool) -> None:
+    with pool.lease("me") as lease:
+        first, second = Scheduler(lease, None), Scheduler(lease, None)
+        first.add("one", range(4))
+        second.add("two", range(4))
+        assert list(first.step().scheduled) == ["one"]
+        assert list(second.step().scheduled) == ["two"]
+
+
+def test_a_token_that_cannot_be_is_refused_where_it_is_given(scheduler: Scheduler, pool: Pool) -> None:
+    scheduler.add("one", range(6))
+    scheduler.step()
+    for wrong in ([-7], [True], [1.5], ["a"]):
+        with pytest.raises(InvalidRequest, match="token_ids"):
+            scheduler.append("one", wrong)  # type: ignore[arg-type]
+    scheduler.append("one", [6, 7, 8])
+    assert scheduler.step().scheduled["one"].num_new_tokens == 3
+    assert pool.sequence("one").num_tokens == 9
+
+
+def test_a_token_that_cannot_be_is_refused_also_where_nothing_is_hashed(pool: Pool) -> None:
+    with pool.lease("me") as lease:
+        scheduler = Scheduler(lease, None)
+        with pytest.raises(InvalidRequest, match="token_ids"):
+            scheduler.add("one", [1, -7])
+        assert scheduler.waiting == []
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("schedule", {"schedule": {"one": -1}}),
+        ("speculated", {"speculated": {"one": -1}}),
+        ("num_lookahead_tokens", {"num_lookahead_tokens": -1}),
+        ("speculated", {"schedule": {}, "speculated": {"one": 1}}),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_field(
+    scheduler: Scheduler, field: str, arguments: dict[str, Any]
+) -> None:
+    scheduler.add("one", range(4))
+    scheduler.step()
+    with pytest.raises(InvalidRequest) as caught:
+        scheduler.step(**arguments)
+    assert [error["field"] for error in caught.value.figures["errors"]] == [field]
+    assert scheduler.step().scheduled == {}
+
+
+@pytest.mark.parametrize("arguments", [{"schedule": {"none": 1}}, {"speculated": {"none": 1}}])
+def test_a_step_for_an_unknown_sequence_is_refused(scheduler: Scheduler, arguments: dict[str, Any]) -> None:
+    with pytest.raises(SequenceNotFound, match="none"):
+        scheduler.step(**arguments)
+    assert not scheduler.is_step_under_way
+
+
+def test_only_a_callers_verbs_are_public() -> None:
+    public = {name for name in dir(Scheduler) if not name.startswith("_")}
+    between = {"add", "append", "computed", "reject", "finish", "preempt", "block_ids", "waiting", "running"}
+    assert public == between | {"step", "resume", "restart", "is_step_under_way"}

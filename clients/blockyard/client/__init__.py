@@ -6,8 +6,9 @@ engine with continuous batching.
 
 from blockyard.client.async_client import AsyncClient, AsyncPool
 from blockyard.client.client import Client, Pool
-from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply
+from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
 from blockyard.client.lease import AsyncLease, Lease
+from blockyard.client.pool_options import PoolOptions
 from blockyard.client.reports import Hashed, PoolDescription
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
@@ -16,13 +17,12 @@ from blockyard.client.transport import (
     AsyncHttpxTransport,
     AsyncTransport,
     HttpxTransport,
-    LeanTransport,
     Transport,
 )
 from blockyard.client.wire import Form, Request, Response
 from blockyard.core.audit import Audit, Holder
 from blockyard.core.commands import Admission, StepCommit, StepExtend
-from blockyard.core.config import GroupConfig
+from blockyard.core.config import Eviction, GroupConfig, Publish
 from blockyard.core.errors import (
     BlockyardError,
     BodyTooLarge,
@@ -40,8 +40,9 @@ from blockyard.core.errors import (
     SequenceNotFound,
     StaleEpoch,
 )
-from blockyard.core.extra_keys import Extras, Lora, MultiModalFeature, PromptEmbeds
-from blockyard.core.hash_chain import Hasher
+from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
+from blockyard.core.hash_chain import HashChain, Hasher
+from blockyard.core.hashing import HashAlgorithm
 from blockyard.core.replies import (
     Admitted,
     Allocated,
@@ -51,6 +52,7 @@ from blockyard.core.replies import (
     Committed,
     Found,
     Freed,
+    LeaseGranted,
     LeaseReleased,
     Refused,
     SequenceState,
@@ -80,20 +82,24 @@ __all__ = [
     "Committed",
     "ConnectionLost",
     "DoubleFree",
+    "Eviction",
+    "ExtraKeyForm",
     "Extras",
     "Form",
     "Found",
     "Freed",
     "GroupConfig",
+    "HashAlgorithm",
+    "HashChain",
     "Hashed",
     "Hasher",
     "Holder",
     "HttpxTransport",
     "InsufficientBlocks",
     "InvalidRequest",
-    "LeanTransport",
     "Lease",
     "LeaseExpired",
+    "LeaseGranted",
     "LeaseReleased",
     "Lora",
     "MultiModalFeature",
@@ -106,7 +112,9 @@ __all__ = [
     "PoolExists",
     "PoolInUse",
     "PoolNotFound",
+    "PoolOptions",
     "PromptEmbeds",
+    "Publish",
     "Refused",
     "Request",
     "Response",
@@ -125,4 +133,5 @@ __all__ = [
     "Stepped",
     "Transport",
     "UnexpectedReply",
+    "may_have_been_done",
 ]

@@ -7,22 +7,22 @@ async with AsyncClient("http://127.0.0.1:8484") as client:
 """
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from blockyard.client.call import Call
-from blockyard.client.delivery import Routes
+from blockyard.client.delivery import origin_of
 from blockyard.client.lease import AsyncLease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import awaitable
+from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.sender import AsyncSender
 from blockyard.client.transport import AsyncHttpxTransport, AsyncTransport
 from blockyard.client.wire import Form
-from blockyard.core.config import GroupConfig
 from blockyard.core.hash_chain import Hasher
 
 T = TypeVar("T")
@@ -79,13 +79,14 @@ class AsyncPool:
 
         Raises:
             PoolNotFound: There is no such pool.
+            RuntimeError: The client is closed.
         """
 
         async def take() -> AsyncLease:
             sent_s = time.monotonic()
             granted = await self._send(self._calls.create_lease(holder, ttl_ms))
             calls = LeaseCalls(self.name, granted.lease_id, granted.epoch, self._calls.form)
-            state = LeaseState(granted.lease_id, granted.ttl_ms, sent_s)
+            state = LeaseState(granted, sent_s)
             return AsyncLease(self._sender, calls, state, renew=renew)
 
         return OpeningLease(take)
@@ -99,13 +100,12 @@ class AsyncPool:
 
 
 class AsyncClient:
-    """A client of one server, or of a cluster by one of its nodes, for one event loop.
+    """A client of one server, for one event loop.
 
     Args:
         url: ``http://host:port``.
         timeout_s: Of one try of a call.
         retries: How often a call is tried.
-        token: Bearer token, also sent to the nodes that the server redirects to.
         transport: None for httpx as it comes; closed with the client.
         form: Of bodies on the hot routes.
 
@@ -119,34 +119,32 @@ class AsyncClient:
         *,
         timeout_s: float = 10.0,
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
-        token: str | None = None,
         transport: AsyncTransport | None = None,
         form: Form = Form.MSGPACK,
     ) -> None:
         self._calls = ServerCalls(form)
-        routes = Routes(url, token)
-        self._sender = AsyncSender(transport or AsyncHttpxTransport(), routes, retries, timeout_s)
+        origin = origin_of(url)
+        self._sender = AsyncSender(transport or AsyncHttpxTransport(), origin, retries, timeout_s)
 
     health = awaitable(ServerCalls.health)
     ready = awaitable(ServerCalls.ready)
     hash = awaitable(ServerCalls.hash)
     pools = awaitable(ServerCalls.pools)
 
-    async def create_pool(
-        self,
-        name: str,
-        *,
-        num_blocks: int | None = None,
-        block_size: int | None = None,
-        groups: Sequence[GroupConfig] | None = None,
-        **options: Any,
-    ) -> AsyncPool:
-        """Create a pool, or find the one that was created so. See `ServerCalls.create_pool`."""
-        await self._send(
-            self._calls.create_pool(
-                name, num_blocks=num_blocks, block_size=block_size, groups=groups, **options
-            )
-        )
+    async def create_pool(self, name: str, *, num_blocks: int, **options: Unpack[PoolOptions]) -> AsyncPool:
+        """Create a pool, or find the one that was created under this name with the same arguments.
+
+        Args:
+            name: Of the pool.
+            num_blocks: Blocks, the null block included; at least 1.
+            options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
+
+        Raises:
+            PoolExists: The name is taken by another configuration.
+            InvalidRequest: Sizes do not fit each other.
+            TypeError: There is no such option.
+        """
+        await self._send(self._calls.create_pool(name, num_blocks=num_blocks, **options))
         return self.pool(name)
 
     def pool(self, name: str) -> AsyncPool:
@@ -154,7 +152,10 @@ class AsyncClient:
         return AsyncPool(self._sender, name, self._calls.form)
 
     async def close(self) -> None:
-        """Close all connections and end the renewal of leases, which then expire unless released before."""
+        """Close all connections and end the renewal of leases, which then expire unless released before.
+
+        Calls then raise RuntimeError.
+        """
         await self._sender.close()
 
     async def _send(self, call: Call[T]) -> T:

@@ -9,14 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from blockyard.core.commands import Admission, StepCommit, StepExtend
-from blockyard.core.config import GroupConfig
 from blockyard.core.extra_keys import Extras, PromptEmbeds
 from blockyard.core.ids import BlockHash
-
-
-def group_body(group: GroupConfig) -> dict[str, Any]:
-    """One group of a pool to create."""
-    return {name: value for name, value in asdict(group).items() if value is not None}
 
 
 def extras_body(extras: Extras | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """One call of the protocol as a value: what to send, and how to read what comes back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """A request to whichever server has the pool, and the reading of its response.
+    """A request, and the reading of its response.
 
     Attributes:
         method: The HTTP method.
@@ -23,10 +23,9 @@ class Call(Generic[T]):
         read: The response's value, or its error raised.
         body: Encoded, the same bytes on every try; empty for none.
         form: Of ``body``, and of the response that is asked for.
-        pool: The pool that it is about, if any: pools may live on different servers.
-        is_change: It changes a pool, so that every try carries the same ``Idempotency-Key``.
-        key: That key, where the call has a name of its own; else one is drawn for each sending.
+        is_keyed: Only a key makes it repeatable: each try carries the same ``Idempotency-Key``.
         if_gone: On a repeat, this error means that an earlier try has succeeded, with this value.
+        unreachable: What it means that nobody answers, where that is what the call asks; else None.
     """
 
     method: str
@@ -34,17 +33,18 @@ class Call(Generic[T]):
     read: Callable[[Response], T]
     body: bytes = b""
     form: Form = Form.JSON
-    pool: str | None = None
-    is_change: bool = False
-    key: str | None = None
+    is_keyed: bool = False
     if_gone: tuple[type[BlockyardError], T] | None = None
+    unreachable: T | None = None
 
-    def request(self, origin: str, target: str, headers: Mapping[str, str]) -> Request:
-        """The request at ``origin`` with ``headers`` beside those that the call needs itself."""
-        own = {"Accept": self.form.value}
+    def request(self, origin: str, key: str | None) -> Request:
+        """The request at ``origin``, under the idempotency key ``key``."""
+        headers = {"Accept": self.form.value}
         if self.body:
-            own["Content-Type"] = self.form.value
-        return Request(self.method, origin, target, {**own, **headers}, self.body)
+            headers["Content-Type"] = self.form.value
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return Request(self.method, origin, self.path, headers, self.body)
 
 
 def encode_given(form: Form, **fields: Any) -> bytes:

@@ -7,22 +7,22 @@ with Client("http://127.0.0.1:8484") as client:
 """
 
 import time
-from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, Unpack
 
 from blockyard.client.call import Call
-from blockyard.client.delivery import Routes
+from blockyard.client.delivery import origin_of
+from blockyard.client.lean import LeanTransport, can_go_lean
 from blockyard.client.lease import Lease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import blocking
+from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.sender import Sender
-from blockyard.client.transport import HttpxTransport, LeanTransport, Transport, can_go_lean
+from blockyard.client.transport import HttpxTransport, Transport
 from blockyard.client.wire import Form
-from blockyard.core.config import GroupConfig
 from blockyard.core.hash_chain import Hasher
 
 T = TypeVar("T")
@@ -59,11 +59,12 @@ class Pool:
 
         Raises:
             PoolNotFound: There is no such pool.
+            RuntimeError: The client is closed.
         """
         sent_s = time.monotonic()
         granted = self._send(self._calls.create_lease(holder, ttl_ms))
         calls = LeaseCalls(self.name, granted.lease_id, granted.epoch, self._calls.form)
-        return Lease(self._sender, calls, LeaseState(granted.lease_id, granted.ttl_ms, sent_s), renew=renew)
+        return Lease(self._sender, calls, LeaseState(granted, sent_s), renew=renew)
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What this pool's clients hash with, so that token ids need not travel.
@@ -78,19 +79,18 @@ class Pool:
 
 
 class Client:
-    """A client of one server, or of a cluster by one of its nodes. Thread-safe.
+    """A client of one server. Thread-safe.
 
     Args:
         url: ``http://host:port``.
         timeout_s: Of one try of a call.
-        retries: How often a call is tried.
-        token: Bearer token, also sent to the nodes that the server redirects to.
+        retries: How often a call is tried. `Client.health` and `Client.ready` try once.
         transport: ``lean``: own plain-HTTP connections, the fast way, and the default where it can go: for
             ``http://`` without a proxy. ``httpx``: all that httpx does. Or an object, closed with the client.
         form: Of bodies on the hot routes.
 
     Raises:
-        ValueError: ``url`` is not a server's.
+        ValueError: ``url`` is not a server's, or the transport cannot reach it.
     """
 
     def __init__(
@@ -99,38 +99,38 @@ class Client:
         *,
         timeout_s: float = 10.0,
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
-        token: str | None = None,
         transport: Literal["lean", "httpx"] | Transport | None = None,
         form: Form = Form.MSGPACK,
     ) -> None:
         self._calls = ServerCalls(form)
-        routes = Routes(url, token)
+        origin = origin_of(url)
         if transport is None:
             transport = "lean" if can_go_lean(url) else "httpx"
         if isinstance(transport, str):
+            if transport == "lean" and not origin.startswith("http:"):
+                raise ValueError(f"the lean transport speaks plain HTTP, and not with {url!r}")
             transport = LeanTransport() if transport == "lean" else HttpxTransport()
-        self._sender = Sender(transport, routes, retries, timeout_s)
+        self._sender = Sender(transport, origin, retries, timeout_s)
 
     health = blocking(ServerCalls.health)
     ready = blocking(ServerCalls.ready)
     hash = blocking(ServerCalls.hash)
     pools = blocking(ServerCalls.pools)
 
-    def create_pool(
-        self,
-        name: str,
-        *,
-        num_blocks: int | None = None,
-        block_size: int | None = None,
-        groups: Sequence[GroupConfig] | None = None,
-        **options: Any,
-    ) -> Pool:
-        """Create a pool, or find the one that was created so. See `ServerCalls.create_pool`."""
-        self._send(
-            self._calls.create_pool(
-                name, num_blocks=num_blocks, block_size=block_size, groups=groups, **options
-            )
-        )
+    def create_pool(self, name: str, *, num_blocks: int, **options: Unpack[PoolOptions]) -> Pool:
+        """Create a pool, or find the one that was created under this name with the same arguments.
+
+        Args:
+            name: Of the pool.
+            num_blocks: Blocks, the null block included; at least 1.
+            options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
+
+        Raises:
+            PoolExists: The name is taken by another configuration.
+            InvalidRequest: Sizes do not fit each other.
+            TypeError: There is no such option.
+        """
+        self._send(self._calls.create_pool(name, num_blocks=num_blocks, **options))
         return self.pool(name)
 
     def pool(self, name: str) -> Pool:
@@ -138,7 +138,10 @@ class Client:
         return Pool(self._sender, name, self._calls.form)
 
     def close(self) -> None:
-        """Close all connections and end the renewal of leases, which then expire unless released before."""
+        """Close all connections and end the renewal of leases, which then expire unless released before.
+
+        Calls then raise RuntimeError.
+        """
         self._sender.close()
 
     def _send(self, call: Call[T]) -> T:

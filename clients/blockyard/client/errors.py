@@ -3,6 +3,7 @@
 BlockyardError
 ├── (every error of blockyard.core.errors, raised under its own class)
 ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
+│   └── NothingArrived                             the same, on a connection that had been kept for too long
 ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
 └── OtherRefusal               (the server's)      a refusal whose code this version does not know
 """
@@ -23,7 +24,10 @@ class ConnectionLost(BlockyardError):
 
     code = "connection_lost"
     title = "No reply arrived"
-    can_retry = True
+
+
+class NothingArrived(ConnectionLost):
+    """The peer closed a kept connection before the first byte of a response: idle for too long."""
 
 
 class UnexpectedReply(BlockyardError):
@@ -77,16 +81,34 @@ def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
     return known(detail, figures)
 
 
+_PASSING = (ConnectionLost, Overloaded, NotReady)
+
+
 def is_passing(error: BlockyardError) -> bool:
     """Whether the same request, sent again by itself, may succeed: no answer, or not now."""
     if isinstance(error, UnexpectedReply):
         return error.figures.get("status") in _GATEWAY_STATUSES
-    return isinstance(error, (ConnectionLost, Overloaded, NotReady))
+    return isinstance(error, _PASSING)
 
 
-def is_outcome_unknown(error: BlockyardError) -> bool:
-    """Whether the request may have been carried out although it failed.
+def is_verdict(error: BlockyardError) -> bool:
+    """Whether a pool itself has refused, under a code that this version knows.
 
-    So it is after any passing error too: an earlier try of the same request may have arrived.
+    A pool that has carried a request out answers its repeat with the first reply. So a refusal of a repeat
+    tells that no earlier try was carried out, unless the request has no key.
     """
-    return is_passing(error) or isinstance(error, UnexpectedReply)
+    return isinstance(error, ERRORS) and not is_passing(error)
+
+
+def note_outcome_unknown(error: BlockyardError) -> None:
+    """Mark ``error``: see `may_have_been_done`. For `blockyard.client.delivery`, which has seen all tries."""
+    vars(error)["outcome_unknown"] = True
+
+
+def may_have_been_done(error: BlockyardError) -> bool:
+    """Whether the call that raised ``error`` may have been carried out nevertheless.
+
+    So it is where the reply to one of its tries was lost or not understood, or told of a mistake of the
+    server's, and no later try had a verdict.
+    """
+    return bool(vars(error).get("outcome_unknown", False))

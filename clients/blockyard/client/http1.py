@@ -10,49 +10,57 @@ import socket
 import time
 from contextlib import suppress
 
-from blockyard.client.errors import ConnectionLost, UnexpectedReply
+from blockyard.client.errors import ConnectionLost, NothingArrived, UnexpectedReply
 from blockyard.client.wire import Request, Response
 
 MAX_HEAD_BYTES = 65_536
 MAX_BODY_BYTES = 256 * 1024 * 1024
 _RECEIVE_BYTES = 65_536
+_WAIT_PRECISION_S = 0.001
+"""So much longer than allowed a wait may be: setting a socket's timeout anew is a system call."""
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
 _HEADER_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?")
 _NO_BODY = frozenset({204, 304})
 
 
-class NothingArrived(ConnectionLost):
-    """The peer closed before the first byte of a response.
-
-    On a kept-alive connection that means it had been idle for too long.
-    """
-
-
 class Connection:
     """One TCP connection. Not thread-safe: one request at a time.
 
     Args:
-        host: Name or address.
+        host: Name or address. All addresses of a name are tried, each for its share of the time.
         port: 1 to 65535.
-        timeout_s: For connecting.
+        deadline_s: Until when to connect, as `time.monotonic` counts. Looking up a name takes what it takes.
+        max_body_bytes: Longer responses are refused.
 
     Raises:
         ConnectionLost: Nobody answers there.
     """
 
-    __slots__ = ("_authority", "_buffer", "_deadline_s", "_has_begun", "_socket", "is_reusable")
+    __slots__ = (
+        "_authority",
+        "_buffer",
+        "_deadline_s",
+        "_has_begun",
+        "_is_kept",
+        "_max_body_bytes",
+        "_socket",
+        "_wait_s",
+        "is_reusable",
+    )
 
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as error:
-            raise ConnectionLost(f"cannot connect to {host}:{port}: {error}") from error
+    def __init__(
+        self, host: str, port: int, deadline_s: float, *, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self._socket = _connect(host, port, deadline_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._max_body_bytes = max_body_bytes
         self._buffer = bytearray()
-        self._deadline_s = 0.0
+        self._deadline_s = deadline_s
+        self._wait_s = 0.0
         self._has_begun = False
+        self._is_kept = False
         self.is_reusable = True
 
     def close(self) -> None:
@@ -65,42 +73,44 @@ class Connection:
             self._socket.setblocking(False)
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
+            self._wait_s = 0.0
             return False
         except OSError:
             return True
         return True
 
-    def exchange(self, request: Request, timeout_s: float) -> Response:
+    def exchange(self, request: Request, deadline_s: float) -> Response:
         """Send ``request``, read its response to the end.
 
         Args:
             request: Its origin is this connection's.
-            timeout_s: For all of it.
+            deadline_s: For all of it, as `time.monotonic` counts.
 
         Returns:
             The response. `is_reusable` says whether another request may follow.
 
         Raises:
-            NothingArrived: The peer closed before the first byte of a response.
-            ConnectionLost: It closed later, or the time ran out.
+            NothingArrived: The peer closed before the first byte of a response, not the connection's first.
+            ConnectionLost: It closed otherwise, or the time ran out.
             UnexpectedReply: What came is not HTTP/1.1 as this module reads it.
             ValueError: A header or the target holds a line break.
         """
         head = self._head(request)
         self.is_reusable = False  # until the response has been read to its end
         self._has_begun = False
-        self._deadline_s = time.monotonic() + timeout_s
+        self._deadline_s = deadline_s
         try:
-            self._socket.settimeout(timeout_s)
+            self._limit_wait()
             with suppress(BrokenPipeError):  # a body refused early: its reason may stand in the response
                 self._socket.sendall(head + request.body)
             response, keeps_alive = self._response()
         except TimeoutError as error:
-            raise ConnectionLost(f"no reply from {self._authority} within {timeout_s:g} s") from error
+            raise ConnectionLost(f"no reply from {self._authority} in time") from error
         except OSError as error:
-            lost = ConnectionLost if self._has_begun else NothingArrived
+            lost = NothingArrived if self._is_kept and not self._has_begun else ConnectionLost
             raise lost(f"{self._authority} closed the connection: {error}") from error
         self.is_reusable = keeps_alive and not self._buffer
+        self._is_kept = True
         return response
 
     def _head(self, request: Request) -> bytes:
@@ -145,8 +155,9 @@ class Connection:
             if coding.lower() != "chunked" or length is not None:
                 raise UnexpectedReply(f"transfer-encoding {coding!r}, content-length {length!r}")
             return self._read_chunks()
-        if length is None or not (length.isascii() and length.isdigit()) or int(length) > MAX_BODY_BYTES:
-            raise UnexpectedReply(f"content-length {length!r}: none, no number, or over {MAX_BODY_BYTES}")
+        limit = self._max_body_bytes
+        if length is None or not (length.isascii() and length.isdigit()) or int(length) > limit:
+            raise UnexpectedReply(f"content-length {length!r}: none, no number, or over {limit}")
         return self._take(int(length))
 
     def _read_chunks(self) -> bytes:
@@ -154,7 +165,7 @@ class Connection:
         while True:
             line = self._take_until(b"\r\n", MAX_HEAD_BYTES)
             match = _CHUNK_SIZE.fullmatch(line)
-            if match is None or len(body) + int(match[1], 16) > MAX_BODY_BYTES:
+            if match is None or len(body) + int(match[1], 16) > self._max_body_bytes:
                 raise UnexpectedReply(f"not the size of a chunk, or too long a body: {line[:80]!r}")
             size = int(match[1], 16)
             if size == 0:
@@ -188,12 +199,35 @@ class Connection:
         return taken
 
     def _receive(self) -> None:
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
+        self._limit_wait()
         received = self._socket.recv(_RECEIVE_BYTES)
         if not received:
             raise ConnectionResetError("end of stream")
         self._has_begun = True
         self._buffer += received
+
+    def _limit_wait(self) -> None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        if abs(self._wait_s - left_s) > _WAIT_PRECISION_S:
+            self._socket.settimeout(left_s)
+            self._wait_s = left_s
+
+
+def _connect(host: str, port: int, deadline_s: float) -> socket.socket:
+    why: OSError = TimeoutError("no time is left")
+    try:
+        addresses = [found[4] for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        for num_tried, address in enumerate(addresses):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            try:
+                share_s = left_s / (len(addresses) - num_tried)
+                return socket.create_connection((str(address[0]), port), share_s)
+            except OSError as error:
+                why = error
+    except OSError as error:
+        why = error
+    raise ConnectionLost(f"cannot connect to {host}:{port}: {why}") from why

@@ -1,6 +1,9 @@
 """Leases: under which a scheduler holds blocks, renewed in the background while they are in use."""
 
+import itertools
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -9,19 +12,21 @@ from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import awaitable, blocking
 from blockyard.client.renewal import TaskRenewal, ThreadRenewal
-from blockyard.client.retry import NO_RETRY, RetryPolicy
-from blockyard.client.sender import AsyncSender, Sender
-from blockyard.core.errors import BlockyardError, LeaseExpired
+from blockyard.client.retry import NO_RETRY
+from blockyard.client.sender import STOPPING_S, AsyncSender, Sender
+from blockyard.core.errors import LeaseExpired
 from blockyard.core.replies import LeaseReleased
 
 T = TypeVar("T")
 
 
-class _LeaseFacts:
-    """What both kinds of lease tell without a round trip."""
+class _LeaseBooks:
+    """What both kinds of lease tell without a round trip, and what they note around one."""
 
-    _calls: LeaseCalls
-    _state: LeaseState
+    def __init__(self, calls: LeaseCalls, state: LeaseState) -> None:
+        self._calls = calls
+        self._state = state
+        self._step_ids = itertools.count(1)
 
     @property
     def lease_id(self) -> str:
@@ -39,29 +44,44 @@ class _LeaseFacts:
         return round(self._state.ttl_s * 1000)
 
     @property
-    def lost(self) -> bool:
-        """Whether it is known to have expired, or was released. Its calls then raise `LeaseExpired`."""
-        return self._state.has_ended
+    def has_ended(self) -> bool:
+        """Whether it was released, or is not known to stand any more; true for good, and without asking.
+
+        It stands for its ttl from when the last call was sent that the server has answered. After that its
+        blocks may be another's: write to them no more. Its calls then raise `LeaseExpired`.
+        """
+        return self._state.has_ended(time.monotonic())
 
     def next_step_id(self) -> int:
-        """Draw the number of a step, for a caller that must be able to send the same step again."""
-        return self._calls.next_step_id()
+        """Draw the number of a step, for the one caller that sends steps under this lease, one at a time."""
+        return next(self._step_ids)
+
+    @contextmanager
+    def _carried(self) -> Iterator[None]:
+        """Around a call that carries the lease."""
+        sent_s = time.monotonic()
+        self._state.check(sent_s)
+        try:
+            yield
+        except LeaseExpired as error:
+            self._state.note_expired(error)
+            raise
+        self._state.note_renewed(sent_s, time.monotonic())
 
 
-class Lease(_LeaseFacts):
+class Lease(_LeaseBooks):
     """A lease, from `Pool.lease`. Leaving its ``with`` block releases it. Thread-safe.
 
-    Each call renews it; so does a thread, if there are none. Once the server has said that it expired, calls
-    raise `LeaseExpired` without asking again. Belongs to the process that took it.
+    Each call renews it; so does a thread, if there are none. Belongs to the process that took it.
     """
 
     def __init__(self, sender: Sender, calls: LeaseCalls, state: LeaseState, *, renew: bool) -> None:
+        super().__init__(calls, state)
         self._sender = sender
-        self._calls = calls
-        self._state = state
         self._renewal = ThreadRenewal(self, state) if renew else None
         if self._renewal is not None:
-            sender.background.add(self._renewal)
+            sender.add_user(self._renewal)
+            self._renewal.start()
 
     allocate = blocking(LeaseCalls.allocate)
     commit = blocking(LeaseCalls.commit)
@@ -72,30 +92,30 @@ class Lease(_LeaseFacts):
     renew = blocking(LeaseCalls.renew)
 
     def release(self) -> LeaseReleased:
-        """End the lease; all it holds becomes free. Nothing happens if it has ended."""
+        """End the lease; all it holds becomes free. Nothing happens if it has ended.
+
+        Its renewal ends first: where this fails, the lease expires by itself.
+
+        Raises:
+            BlockyardError: The server was not reached, or refused.
+        """
         if self._renewal is not None:
-            self._renewal.stop()
-        try:
-            released = self._send(self._calls.release())
-        except LeaseExpired:
+            self._renewal.signal()
+            self._renewal.join(STOPPING_S)
+        if self._state.is_known_ended:
             return self._calls.nothing_released()
-        self._state.ended()
+        released = self._sender.send(self._calls.release())
+        self._state.note_released()
         return released
 
-    def renew_once(self) -> None:
-        """Renew with a single try. Raises as `renew`."""
-        self._send(self._calls.renew(), NO_RETRY)
+    def renew_once(self, timeout_s: float) -> None:
+        """Renew with a single try of at most ``timeout_s``. Raises as `renew`."""
+        with self._carried():
+            self._sender.send(self._calls.renew(), NO_RETRY, timeout_s)
 
-    def _send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
-        self._state.check()
-        sent_s = time.monotonic()
-        try:
-            value = self._sender.send(call, policy)
-        except LeaseExpired as error:
-            self._state.ended(error)
-            raise
-        self._state.renewed(sent_s)
-        return value
+    def _send(self, call: Call[T]) -> T:
+        with self._carried():
+            return self._sender.send(call)
 
     def __enter__(self) -> Self:
         return self
@@ -105,21 +125,21 @@ class Lease(_LeaseFacts):
     ) -> None:
         try:
             self.release()
-        except BlockyardError:
+        except Exception:
             if error is None:  # else the block's own error matters more, and the lease expires anyway
                 raise
 
 
-class AsyncLease(_LeaseFacts):
+class AsyncLease(_LeaseBooks):
     """A lease, from `AsyncPool.lease`. As `Lease`; a task renews it."""
 
     def __init__(self, sender: AsyncSender, calls: LeaseCalls, state: LeaseState, *, renew: bool) -> None:
+        super().__init__(calls, state)
         self._sender = sender
-        self._calls = calls
-        self._state = state
         self._renewal = TaskRenewal(self, state) if renew else None
         if self._renewal is not None:
-            sender.background.add(self._renewal)
+            sender.add_user(self._renewal)
+            self._renewal.start()
 
     allocate = awaitable(LeaseCalls.allocate)
     commit = awaitable(LeaseCalls.commit)
@@ -130,30 +150,23 @@ class AsyncLease(_LeaseFacts):
     renew = awaitable(LeaseCalls.renew)
 
     async def release(self) -> LeaseReleased:
-        """End the lease; all it holds becomes free. Nothing happens if it has ended."""
+        """As `Lease.release`."""
         if self._renewal is not None:
-            self._renewal.stop()
-        try:
-            released = await self._send(self._calls.release())
-        except LeaseExpired:
+            await self._renewal.stop()
+        if self._state.is_known_ended:
             return self._calls.nothing_released()
-        self._state.ended()
+        released = await self._sender.send(self._calls.release())
+        self._state.note_released()
         return released
 
-    async def renew_once(self) -> None:
-        """Renew with a single try. Raises as `renew`."""
-        await self._send(self._calls.renew(), NO_RETRY)
+    async def renew_once(self, timeout_s: float) -> None:
+        """As `Lease.renew_once`."""
+        with self._carried():
+            await self._sender.send(self._calls.renew(), NO_RETRY, timeout_s)
 
-    async def _send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
-        self._state.check()
-        sent_s = time.monotonic()
-        try:
-            value = await self._sender.send(call, policy)
-        except LeaseExpired as error:
-            self._state.ended(error)
-            raise
-        self._state.renewed(sent_s)
-        return value
+    async def _send(self, call: Call[T]) -> T:
+        with self._carried():
+            return await self._sender.send(call)
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,6 +176,6 @@ class AsyncLease(_LeaseFacts):
     ) -> None:
         try:
             await self.release()
-        except BlockyardError:
+        except Exception:
             if error is None:
                 raise

@@ -1,8 +1,7 @@
 """The calls under a lease: the protocol's hot part. See `blockyard.client.protocol` for the others."""
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from blockyard.client.bodies import admission_body, commit_body, content_body, extend_body
@@ -46,25 +45,22 @@ class LeaseCalls:
     lease_id: LeaseId
     epoch: int
     form: Form = Form.MSGPACK
-    _step_ids: "itertools.count[int]" = field(
-        default_factory=lambda: itertools.count(1), repr=False, compare=False
-    )
 
     def renew(self) -> Call[replies.LeaseGranted]:
         """Start the lease's time anew. Needed only where neither calls nor the background do so."""
         path = pool_path(self.pool, "leases", self.lease_id, "renew")
-        return Call(method="POST", path=path, read=_read_granted, pool=self.pool, is_change=True)
+        return Call(method="POST", path=path, read=_read_granted, is_keyed=True)
 
     def release(self) -> Call[replies.LeaseReleased]:
         """End the lease; all it holds becomes free. Nothing happens if it has ended."""
-        return Call(
-            method="DELETE",
-            path=pool_path(self.pool, "leases", self.lease_id),
-            read=_read_released,
-            pool=self.pool,
-            is_change=True,
-            if_gone=(LeaseExpired, self.nothing_released()),
-        )
+
+        def read(response: Response) -> replies.LeaseReleased:
+            try:
+                return _read_released(response)
+            except LeaseExpired:  # also by an earlier try whose reply was lost
+                return self.nothing_released()
+
+        return Call(method="DELETE", path=pool_path(self.pool, "leases", self.lease_id), read=read)
 
     def allocate(  # noqa: PLR0913 - the wire's own fields, all but two by keyword
         self,
@@ -156,12 +152,14 @@ class LeaseCalls:
     ) -> Call[replies.Stepped]:
         """One scheduler step: commit, then free, then extend, then admit, as one unit.
 
+        A step that has a number can be sent again, also by another call. One without may run beside others.
+
         Args:
             commit: What was computed.
             free: Sequences that are over.
             extend: Sequences that need slots for more tokens.
             admit: New sequences.
-            step_id: None for the lease's next; or the last one's, to have its reply again for the same step.
+            step_id: Above that of every step before; or the last one's, to have the same step's reply again.
 
         Returns:
             What was given. Sequences without enough blocks are listed; the others went on.
@@ -170,12 +168,11 @@ class LeaseCalls:
             SequenceNotFound: A handle is not one of the lease's; nothing was done.
             InvalidRequest: Columns or counts contradict each other; nothing was done.
         """
-        number = self.next_step_id() if step_id is None else step_id
         return self._change(
             "step",
             _read_stepped,
-            key=f"{self.lease_id}-step-{number}",
-            step_id=number,
+            is_keyed=step_id is None,
+            step_id=step_id,
             commit=commit_body(commit),
             free={"sequences": free} if free else None,
             extend=extend_body(extend),
@@ -203,16 +200,12 @@ class LeaseCalls:
         """What a release says of a lease that has ended."""
         return replies.LeaseReleased(epoch=self.epoch, num_freed_sequences=0, num_freed_blocks=0)
 
-    def next_step_id(self) -> int:
-        """The number of the lease's next step, from 1."""
-        return next(self._step_ids)
-
     def _change(
         self,
         action: str,
         read: Callable[[Response], T],
         *,
-        key: str | None = None,
+        is_keyed: bool = True,
         form: Form | None = None,
         **fields: Any,
     ) -> Call[T]:
@@ -223,7 +216,5 @@ class LeaseCalls:
             read=read,
             body=encode_given(form, lease_id=self.lease_id, epoch=self.epoch, **fields),
             form=form,
-            pool=self.pool,
-            is_change=True,
-            key=key,
+            is_keyed=is_keyed,
         )

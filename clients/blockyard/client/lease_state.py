@@ -1,35 +1,47 @@
-"""How long a lease still stands, as its holder can know it. No thread, no clock: times are given."""
+"""How long a lease surely stands, as its holder can know it. No thread, no clock: times are given.
+
+The server counts a lease's time from when it does a call that carries it; its holder knows only when it sent
+the call. So what the holder counts ends first:
+
+    sent                 done by the server, answered
+    |---------- ttl: surely stands ----------|
+                  |---------- ttl at the server ----------|
+"""
 
 from blockyard.core.errors import LeaseExpired
-from blockyard.core.ids import LeaseId
+from blockyard.core.replies import LeaseGranted
 
 RENEWALS_PER_TTL = 3
-"""A lease is renewed this often within its time, so that two renewals may fail."""
+"""A lease is renewed this often within its time, and a renewal waits for its reply as long as that share."""
 
 
 class LeaseState:
-    """A lease that was granted at ``now_s``.
+    """A lease that was granted. Once it has ended it never stands again.
 
     Args:
-        lease_id: The lease's.
-        ttl_ms: How long it stands unless renewed.
-        now_s: When the call that created it was sent, on a steady clock: the server counts from later on.
+        granted: What the server said.
+        sent_s: When the call that created it was first sent, on a steady clock, as all times here are.
     """
 
-    __slots__ = ("_ended", "_renewed_s", "lease_id", "ttl_s")
+    __slots__ = ("_ended", "_renewed_s", "is_released", "lease_id", "ttl_s")
 
-    def __init__(self, lease_id: LeaseId, ttl_ms: int, now_s: float) -> None:
-        self.lease_id = lease_id
-        self.ttl_s = ttl_ms / 1000
-        self._renewed_s = now_s
+    def __init__(self, granted: LeaseGranted, sent_s: float) -> None:
+        self.lease_id = granted.lease_id
+        self.ttl_s = granted.ttl_ms / 1000
+        self.is_released = False
+        self._renewed_s = sent_s
         self._ended: LeaseExpired | None = None
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the lease has ended: expired, or released."""
+    def is_known_ended(self) -> bool:
+        """Whether the server has said that it holds nothing any more."""
         return self._ended is not None
 
-    def check(self) -> None:
+    def has_ended(self, now_s: float) -> bool:
+        """Whether it has ended: released, expired, or perhaps expired since nobody has renewed it in time."""
+        return self._ended is not None or now_s >= self._renewed_s + self.ttl_s
+
+    def check(self, now_s: float) -> None:
         """Refuse, without asking the server, what is asked under a lease that has ended.
 
         Raises:
@@ -37,20 +49,36 @@ class LeaseState:
         """
         if self._ended is not None:
             raise LeaseExpired(self._ended.detail, self._ended.figures)
+        if self.has_ended(now_s):
+            raise LeaseExpired(
+                f"lease {self.lease_id!r} was not renewed within its {self.ttl_s:g} s, so its blocks may be "
+                "another's by now: create a new one, start your sequences again"
+            )
 
-    def renewed(self, now_s: float) -> None:
-        """A call that carried the lease was sent at ``now_s`` and answered."""
-        self._renewed_s = max(self._renewed_s, now_s)
+    def note_renewed(self, sent_s: float, now_s: float) -> None:
+        """A call that carried the lease was first sent at ``sent_s`` and is answered now."""
+        if not self.has_ended(now_s):
+            self._renewed_s = max(self._renewed_s, sent_s)
 
-    def ended(self, error: LeaseExpired | None = None) -> None:
-        """The lease holds nothing any more. ``error`` is how the server said so; None after a release."""
-        self._ended = error or LeaseExpired.of(self.lease_id)
+    def note_expired(self, error: LeaseExpired) -> None:
+        """The server has refused a call with ``error``."""
+        self._ended = error
+
+    def note_released(self) -> None:
+        """Its holder has given it back."""
+        self.is_released = True
+        self._ended = LeaseExpired.of(self.lease_id)
 
     def renewal_in_s(self, now_s: float) -> float:
         """Seconds until the lease should be renewed; 0 if now."""
-        return max(0.0, self._renewed_s + self.ttl_s / RENEWALS_PER_TTL - now_s)
+        return max(0.0, self._renewed_s + self.renewal_timeout_s - now_s)
+
+    @property
+    def renewal_timeout_s(self) -> float:
+        """Seconds that one renewal may take: one that hangs leaves time for the next."""
+        return self.ttl_s / RENEWALS_PER_TTL
 
     @property
     def pause_after_failure_s(self) -> float:
-        """Seconds between renewals that do not arrive."""
+        """Seconds from one renewal that fails to the next."""
         return self.ttl_s / 10

@@ -6,16 +6,16 @@ docstring here is that method's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
-from blockyard.client.bodies import content_body, extras_body, group_body
-from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader
+from blockyard.client.bodies import content_body, extras_body
+from blockyard.client.call import Call, read_nothing, read_probe, reader
+from blockyard.client.pool_options import PoolOptions, options_body
 from blockyard.client.reports import Hashed, PoolDescription, PoolList
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
-from blockyard.core.config import GroupConfig
 from blockyard.core.errors import PoolNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import BlockHash
@@ -43,12 +43,12 @@ class ServerCalls:
     form: Form = Form.MSGPACK
 
     def health(self) -> Call[bool]:
-        """Whether the server runs."""
-        return Call(method="GET", path="/healthz", read=read_probe)
+        """Whether the server runs: it answers the one try."""
+        return Call(method="GET", path="/healthz", read=read_probe, unreachable=False)
 
     def ready(self) -> Call[bool]:
-        """Whether the server takes calls: it neither starts nor stops."""
-        return Call(method="GET", path="/readyz", read=read_probe)
+        """Whether the server takes calls: it answers the one try, and neither starts nor stops."""
+        return Call(method="GET", path="/readyz", read=read_probe, unreachable=False)
 
     def hash(
         self,
@@ -89,30 +89,22 @@ class ServerCalls:
         return Call(method="GET", path="/v1/pools", read=_read_pools)
 
     def create_pool(
-        self,
-        name: str,
-        *,
-        num_blocks: int | None = None,
-        block_size: int | None = None,
-        groups: Sequence[GroupConfig] | None = None,
-        **options: Any,
+        self, name: str, *, num_blocks: int, **options: Unpack[PoolOptions]
     ) -> Call[PoolDescription]:
         """Create a pool, or find the one that was created under this name with the same arguments.
 
         Args:
             name: Of the pool.
-            num_blocks: Blocks, the null block included; at least 1. None where a ``plan`` tells.
-            block_size: Tokens a block, of a single full-attention group.
-            groups: Or all groups.
-            options: The contract's further fields, such as ``publish`` or ``max_model_len``, JSON-ready.
+            num_blocks: Blocks, the null block included; at least 1.
+            options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
 
         Raises:
             PoolExists: The name is taken by another configuration.
             InvalidRequest: Sizes do not fit each other.
+            TypeError: There is no such option.
         """
-        listed = None if groups is None else [group_body(group) for group in groups]
-        body = encode_given(Form.JSON, num_blocks=num_blocks, block_size=block_size, groups=listed, **options)
-        return Call(method="PUT", path=pool_path(name), read=_read_description, body=body, pool=name)
+        body = encode({"num_blocks": num_blocks, **options_body(options)}, Form.JSON)
+        return Call(method="PUT", path=pool_path(name), read=_read_description, body=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +125,7 @@ class PoolCalls:
         Raises:
             PoolNotFound: There is none of this name.
         """
-        return Call(method="GET", path=pool_path(self.name), read=_read_description, pool=self.name)
+        return Call(method="GET", path=pool_path(self.name), read=_read_description)
 
     def delete(self, *, force: bool = False) -> Call[None]:
         """Delete the pool.
@@ -147,22 +139,20 @@ class PoolCalls:
         """
         path = pool_path(self.name) + ("?force=true" if force else "")
         gone = (PoolNotFound, None)
-        return Call(
-            method="DELETE", path=path, read=read_nothing, pool=self.name, is_change=True, if_gone=gone
-        )
+        return Call(method="DELETE", path=path, read=read_nothing, if_gone=gone)
 
     def stats(self) -> Call[Statistics]:
         """Figures of this moment. ``hit_rate`` is None before the first query."""
-        return Call(method="GET", path=pool_path(self.name, "stats"), read=_read_statistics, pool=self.name)
+        return Call(method="GET", path=pool_path(self.name, "stats"), read=_read_statistics)
 
     def audit(self) -> Call[Audit]:
         """The pool recounted from its block tables. O(blocks): not for every second."""
-        return Call(method="GET", path=pool_path(self.name, "audit"), read=_read_audit, pool=self.name)
+        return Call(method="GET", path=pool_path(self.name, "audit"), read=_read_audit)
 
     def reset_prefix_cache(self) -> Call[replies.CacheReset]:
         """Forget all cached prefixes; ``ok`` is false, and nothing has changed, while any block is held."""
         path = pool_path(self.name, "reset_prefix_cache")
-        return Call(method="POST", path=path, read=_read_reset, pool=self.name, is_change=True)
+        return Call(method="POST", path=path, read=_read_reset, is_keyed=True)
 
     def lookup(
         self,
@@ -187,7 +177,6 @@ class PoolCalls:
             read=_read_found,
             body=encode(body, self.form),
             form=self.form,
-            pool=self.name,
         )
 
     def sequence(self, sequence_id: str) -> Call[replies.SequenceState]:
@@ -197,7 +186,7 @@ class PoolCalls:
             SequenceNotFound: None has this id.
         """
         path = pool_path(self.name, "sequences", sequence_id)
-        return Call(method="GET", path=path, read=_read_sequence, pool=self.name)
+        return Call(method="GET", path=path, read=_read_sequence)
 
     def create_lease(self, holder: str, ttl_ms: int) -> Call[replies.LeaseGranted]:
         """A new lease.
@@ -211,8 +200,7 @@ class PoolCalls:
             path=pool_path(self.name, "leases"),
             read=_read_granted,
             body=encode({"holder": holder, "ttl_ms": ttl_ms}, Form.JSON),
-            pool=self.name,
-            is_change=True,
+            is_keyed=True,
         )
 
 

@@ -27,6 +27,7 @@ class PoolDescription:
         hash_algorithm: What its clients hash with.
         extra_key_form: ``tagged`` or ``bare``.
         publish: ``on_commit`` or ``on_allocate``.
+        max_model_len: None for no bound.
     """
 
     pool: str
@@ -38,11 +39,11 @@ class PoolDescription:
     hash_algorithm: str
     extra_key_form: str
     publish: str
-    eviction: str = "lru"
-    enable_prefix_caching: bool = True
-    max_model_len: int | None = None
-    max_in_flight_tokens: int = 8192
-    watermark_blocks: int = 0
+    eviction: str
+    enable_prefix_caching: bool
+    max_model_len: int | None
+    max_in_flight_tokens: int
+    watermark_blocks: int
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""

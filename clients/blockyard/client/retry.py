@@ -1,13 +1,14 @@
 """When to try again, and after which pause: decided here, without a clock or a socket.
 
 Pauses grow exponentially and are drawn with full jitter: uniformly between zero and the bound, so that
-clients which failed together do not return together.
+clients which failed together do not return together. Only a kept connection that its server had closed is
+replaced at once.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from blockyard.client.errors import is_passing
+from blockyard.client.errors import NothingArrived, is_passing
 from blockyard.core.errors import BlockyardError
 
 
@@ -70,6 +71,8 @@ class Attempts:
         self._num_failed += 1
         if not is_passing(error) or self._num_failed >= self._policy.max_attempts:
             return None
+        if self._num_failed == 1 and isinstance(error, NothingArrived):
+            return 0.0
         bound = min(self._policy.first_pause_s * 2 ** (self._num_failed - 1), self._policy.max_pause_s)
         pause = _asked_s(error) + draw() * bound
         return pause if now_s + pause <= self._started_s + self._policy.max_total_s else None

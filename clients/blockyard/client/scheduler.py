@@ -12,22 +12,52 @@
 Everything between two steps is noted here and travels with the next one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from blockyard.client.errors import is_outcome_unknown
 from blockyard.client.lease import AsyncLease, Lease
+from blockyard.client.methods import passing_on
 from blockyard.client.schedule import Schedule
 from blockyard.client.step_result import StepResult
-from blockyard.core.errors import BlockyardError
 from blockyard.core.hash_chain import Hasher
 
 
-class Scheduler(Schedule):
+class _Verbs:
+    """What a caller of both kinds of scheduler does between steps."""
+
+    def __init__(self, hasher: Hasher | None) -> None:
+        self._schedule = Schedule(hasher)
+
+    add = passing_on(Schedule.add)
+    append = passing_on(Schedule.append)
+    computed = passing_on(Schedule.computed)
+    reject = passing_on(Schedule.reject)
+    finish = passing_on(Schedule.finish)
+    preempt = passing_on(Schedule.preempt)
+    block_ids = passing_on(Schedule.block_ids)
+
+    @property
+    def waiting(self) -> Sequence[str]:
+        """Ids without blocks yet or any more, in the order of their addition."""
+        return self._schedule.waiting
+
+    @property
+    def running(self) -> Sequence[str]:
+        """Ids with blocks, in the order of their addition."""
+        return self._schedule.running
+
+    @property
+    def is_step_under_way(self) -> bool:
+        """Whether a step is awaited, or its outcome unknown: then `resume` before the next."""
+        return self._schedule.is_step_under_way
+
+
+class Scheduler(_Verbs):
     """Sequences under one lease, moved on step by step. Not thread-safe.
 
     Args:
         lease: Under which it holds blocks. Only this scheduler may send steps under it.
-        hasher: See `Schedule`.
+        hasher: Hashes tokens for the prefix cache, as the pool wants it: see `Pool.hasher`. None: nothing is
+            hashed, and no prefix is found or offered.
     """
 
     def __init__(self, lease: Lease, hasher: Hasher | None) -> None:
@@ -47,8 +77,9 @@ class Scheduler(Schedule):
             schedule: Which sequences get slots, and for how many tokens at most: of a running one, its known
                 tokens that have none; of a waiting one, those beyond its cached prefix. None as a number is
                 all. Earlier entries are served first. None as a whole: all sequences, all their tokens.
-            speculated: For running sequences, slots for so many tokens guessed to follow the known ones.
-                They count as the sequence's until `reject`; those accepted become known by `append`.
+            speculated: For scheduled sequences that run, slots for so many tokens guessed to follow the known
+                ones; of no effect on one that waits. They count as the sequence's until `reject`; those
+                accepted become known by `append`.
             num_lookahead_tokens: Slots beyond for every scheduled sequence, which do not count.
 
         Returns:
@@ -56,11 +87,12 @@ class Scheduler(Schedule):
 
         Raises:
             LeaseExpired, StaleEpoch: Nothing is held any more: see `restart`.
-            ConnectionLost, Overloaded, NotReady, UnexpectedReply: The outcome is unknown: see `resume`.
-            BlockyardError: Refused as a whole. All that was noted goes out again with the next step.
+            SequenceNotFound, InvalidRequest: An argument names no live sequence, or cannot be meant.
+            BlockyardError: Any other. If `is_step_under_way`, the outcome is unknown: see `resume`. Else the
+                step was refused as a whole, and all that was noted goes out again with the next.
             RuntimeError: The outcome of the step before is unknown.
         """
-        self.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
+        self._schedule.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
         return self.resume()
 
     def resume(self) -> StepResult:
@@ -70,30 +102,20 @@ class Scheduler(Schedule):
             BlockyardError: As `step`.
             RuntimeError: There is none.
         """
-        step = self._require_under_way()
-        try:
+        with self._schedule.sending() as step:
             reply = self._lease.step(
                 commit=step.commit, free=step.free, extend=step.extend, admit=step.admit, step_id=step.step_id
             )
-        except BlockyardError as error:
-            if not is_outcome_unknown(error):
-                self.give_up()
-            raise
-        return self.apply(reply)
+        return self._schedule.note_done(step, reply)
 
     def restart(self, lease: Lease) -> None:
         """Go on under a new lease, after the old one ended: every sequence waits to be admitted again."""
-        self.forget_blocks()
+        self._schedule.forget_blocks()
         self._lease = lease
 
 
-class AsyncScheduler(Schedule):
-    """As `Scheduler`, with ``await``. Other methods may be called while a step is awaited.
-
-    Args:
-        lease: As for `Scheduler`.
-        hasher: See `Schedule`.
-    """
+class AsyncScheduler(_Verbs):
+    """As `Scheduler`, with ``await``. Other methods may be called while a step is awaited."""
 
     def __init__(self, lease: AsyncLease, hasher: Hasher | None) -> None:
         super().__init__(hasher)
@@ -107,23 +129,18 @@ class AsyncScheduler(Schedule):
         num_lookahead_tokens: int = 0,
     ) -> StepResult:
         """As `Scheduler.step`. A cancelled step's outcome is unknown."""
-        self.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
+        self._schedule.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
         return await self.resume()
 
     async def resume(self) -> StepResult:
         """As `Scheduler.resume`."""
-        step = self._require_under_way()
-        try:
+        with self._schedule.sending() as step:
             reply = await self._lease.step(
                 commit=step.commit, free=step.free, extend=step.extend, admit=step.admit, step_id=step.step_id
             )
-        except BlockyardError as error:
-            if not is_outcome_unknown(error):
-                self.give_up()
-            raise
-        return self.apply(reply)
+        return self._schedule.note_done(step, reply)
 
     def restart(self, lease: AsyncLease) -> None:
         """As `Scheduler.restart`."""
-        self.forget_blocks()
+        self._schedule.forget_blocks()
         self._lease = lease

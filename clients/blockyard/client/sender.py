@@ -1,53 +1,116 @@
 """The two loops around `deliver`: one that blocks, one that awaits."""
 
 import asyncio
+import random
+import secrets
+import threading
 import time
 import weakref
-from typing import Protocol, TypeVar
+from collections.abc import Generator
+from typing import Generic, Protocol, TypeVar
 
 from blockyard.client.call import Call
-from blockyard.client.delivery import Outcome, Pause, Routes, deliver
+from blockyard.client.delivery import Outcome, Pause, Surroundings, deliver
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.transport import AsyncTransport, Transport
 from blockyard.client.wire import Request
 from blockyard.core.errors import BlockyardError
 
-T = TypeVar("T")
+STOPPING_S = 1.0
+"""All that a closing sender waits for those that use it in the background."""
+
+_SURROUNDINGS = Surroundings(now_s=time.monotonic, draw=random.random, new_key=lambda: secrets.token_hex(16))
 
 
 class Stoppable(Protocol):
-    """Something in the background that uses a sender."""
+    """Something in the background that uses a `Sender`."""
 
-    def stop(self) -> None:
+    def signal(self) -> None:
         """Ask it to end."""
         ...
 
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, at most so long."""
+        ...
 
-class Sender:
+
+class AsyncStoppable(Protocol):
+    """Something in the background that uses an `AsyncSender`."""
+
+    async def stop(self) -> None:
+        """End it."""
+        ...
+
+
+T = TypeVar("T")
+User = TypeVar("User")
+
+
+class _Sending(Generic[User]):
+    """What both senders know: where to, how often, who uses them, and whether they are closed."""
+
+    def __init__(self, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
+        self._origin = origin
+        self._policy = policy
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._users: weakref.WeakSet[User] = weakref.WeakSet()
+        self._is_closed = False
+
+    def add_user(self, user: User) -> None:
+        """To be stopped when the sender closes; not kept alive by it.
+
+        Raises:
+            RuntimeError: The sender is closed.
+        """
+        with self._lock:
+            self._check_open()
+            self._users.add(user)
+
+    def _deliver(self, call: Call[T], policy: RetryPolicy | None) -> Generator[Request | Pause, Outcome, T]:
+        self._check_open()
+        return deliver(call, self._origin, policy or self._policy, _SURROUNDINGS)
+
+    def _try_s(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+
+    def _end(self) -> list[User]:
+        with self._lock:
+            self._is_closed = True
+            return list(self._users)
+
+
+class Sender(_Sending[Stoppable]):
     """Sends calls and waits. Thread-safe.
 
     Args:
         transport: Carries the requests; closed with the sender.
-        routes: Where to.
+        origin: Where to, ``http://host:port``.
         policy: How often.
         timeout_s: Of one try.
     """
 
-    def __init__(self, transport: Transport, routes: Routes, policy: RetryPolicy, timeout_s: float) -> None:
+    def __init__(self, transport: Transport, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
+        super().__init__(origin, policy, timeout_s)
         self._transport = transport
-        self._routes = routes
-        self._policy = policy
-        self._timeout_s = timeout_s
-        self.background: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-        """Stopped when the sender closes."""
 
-    def send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
-        """The call's value; ``policy`` in place of the sender's own.
+    def send(self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None) -> T:
+        """The call's value.
+
+        Args:
+            call: To send.
+            policy: In place of the sender's own.
+            timeout_s: Of one try, if it is shorter than the sender's own.
 
         Raises:
             BlockyardError: The refusal, or what ended the last try.
+            RuntimeError: The sender is closed.
         """
-        delivery = deliver(call, self._routes, policy or self._policy)
+        delivery, try_s = self._deliver(call, policy), self._try_s(timeout_s)
         outcome: Outcome = None
         while True:
             try:
@@ -55,47 +118,40 @@ class Sender:
             except StopIteration as done:
                 value: T = done.value
                 return value
-            outcome = self._do(action)
+            outcome = self._do(action, try_s)
 
     def close(self) -> None:
         """Stop what uses the sender, close its connections."""
-        for user in list(self.background):
-            user.stop()
+        users = self._end()
+        for user in users:
+            user.signal()
+        until_s = time.monotonic() + STOPPING_S
+        for user in users:
+            user.join(max(0.0, until_s - time.monotonic()))
         self._transport.close()
 
-    def _do(self, action: Request | Pause) -> Outcome:
+    def _do(self, action: Request | Pause, try_s: float) -> Outcome:
         if isinstance(action, Pause):
             time.sleep(action.seconds)
             return None
         try:
-            return self._transport.send(action, self._timeout_s)
+            return self._transport.send(action, try_s)
         except BlockyardError as error:
             return error
 
 
-class AsyncSender:
-    """Sends calls and awaits their answers, on one event loop.
+class AsyncSender(_Sending[AsyncStoppable]):
+    """Sends calls and awaits their answers, on one event loop. The arguments are `Sender`'s."""
 
-    Args:
-        transport: Carries the requests; closed with the sender.
-        routes: Where to.
-        policy: How often.
-        timeout_s: Of one try.
-    """
-
-    def __init__(
-        self, transport: AsyncTransport, routes: Routes, policy: RetryPolicy, timeout_s: float
-    ) -> None:
+    def __init__(self, transport: AsyncTransport, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
+        super().__init__(origin, policy, timeout_s)
         self._transport = transport
-        self._routes = routes
-        self._policy = policy
-        self._timeout_s = timeout_s
-        self.background: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-        """Stopped when the sender closes."""
 
-    async def send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
+    async def send(
+        self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None
+    ) -> T:
         """As `Sender.send`."""
-        delivery = deliver(call, self._routes, policy or self._policy)
+        delivery, try_s = self._deliver(call, policy), self._try_s(timeout_s)
         outcome: Outcome = None
         while True:
             try:
@@ -103,19 +159,18 @@ class AsyncSender:
             except StopIteration as done:
                 value: T = done.value
                 return value
-            outcome = await self._do(action)
+            outcome = await self._do(action, try_s)
 
     async def close(self) -> None:
         """Stop what uses the sender, close its connections."""
-        for user in list(self.background):
-            user.stop()
+        await asyncio.gather(*(user.stop() for user in self._end()))
         await self._transport.close()
 
-    async def _do(self, action: Request | Pause) -> Outcome:
+    async def _do(self, action: Request | Pause, try_s: float) -> Outcome:
         if isinstance(action, Pause):
             await asyncio.sleep(action.seconds)
             return None
         try:
-            return await self._transport.send(action, self._timeout_s)
+            return await self._transport.send(action, try_s)
         except BlockyardError as error:
             return error

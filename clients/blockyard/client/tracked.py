@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from blockyard.core.commands import Admission
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.hash_chain import HashChain
+from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
 
 
@@ -20,8 +21,7 @@ class Tracked:
     slots for lookahead can carry ``num_computed_tokens`` beyond ``num_granted_tokens``.
 
     Attributes:
-        chain: Where hashing goes on, at the end of a block; None where nothing is hashed.
-        unhashed_token_ids: The known tokens after it, less than a block.
+        chain: Of the known tokens; None where nothing is hashed.
         block_hashes: Of all full blocks of known tokens.
         handle: The server's name for it; None until admitted.
         has_ended: Finished, or replaced by its successor after a preemption.
@@ -34,7 +34,6 @@ class Tracked:
     sequence_id: SequenceId
     chain: HashChain | None
     num_tokens: int = 0
-    unhashed_token_ids: list[int] = field(default_factory=list)
     block_hashes: list[BlockHash] = field(default_factory=list)
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
@@ -48,25 +47,19 @@ class Tracked:
     block_ids: list[list[BlockId]] = field(default_factory=list)
 
     def append(self, token_ids: Sequence[int]) -> None:
-        """Tokens that are certain. They are hashed a full block at a time: a call for each would cost more.
+        """Tokens that are certain.
 
         Raises:
-            InvalidRequest: A block is full, and one of its ids is not a plain integer of at least 0.
+            InvalidRequest: One of the ids is not a plain integer of at least 0.
         """
-        if self.chain is not None:
-            block_size = self.chain.hasher.block_size
-            num_full = (len(self.unhashed_token_ids) + len(token_ids)) // block_size * block_size
-            if num_full:
-                token_ids = [*self.unhashed_token_ids, *token_ids]
-                self.chain, hashes = self.chain.append(token_ids[:num_full])
-                self.block_hashes += hashes
-                self.num_tokens += num_full - len(self.unhashed_token_ids)
-                self.unhashed_token_ids = []
-                token_ids = token_ids[num_full:]
-            self.unhashed_token_ids += token_ids
-        self.num_tokens += len(token_ids)
+        if self.chain is None:
+            self.num_tokens += len(check_token_ids(token_ids))
+            return
+        self.chain, hashes = self.chain.append(token_ids)
+        self.block_hashes += hashes
+        self.num_tokens = self.chain.num_tokens
 
-    def compute(self, num_tokens: int) -> None:
+    def note_computed(self, num_tokens: int) -> None:
         """The KV of the first ``num_tokens`` tokens is written; fewer than before change nothing.
 
         Raises:
@@ -107,7 +100,7 @@ class Tracked:
             skip_prefix_cache=self.skip_prefix_cache,
         )
 
-    def admitted(
+    def note_admitted(
         self, handle: SequenceHandle, num_cached_tokens: int, num_new_tokens: int, num_sent_hashes: int
     ) -> None:
         """The server has taken it in."""
@@ -116,7 +109,7 @@ class Tracked:
         self.num_granted_tokens = self.num_counted_tokens = num_cached_tokens + num_new_tokens
         self.num_sent_hashes = num_sent_hashes
 
-    def extended(self, num_counted_tokens: int, num_new_tokens: int, num_sent_hashes: int) -> None:
+    def note_extended(self, num_counted_tokens: int, num_new_tokens: int, num_sent_hashes: int) -> None:
         """The server has given it ``num_new_tokens`` slots, and counts ``num_counted_tokens``."""
         self.num_counted_tokens = num_counted_tokens
         self.num_granted_tokens += num_new_tokens
@@ -135,7 +128,6 @@ class Tracked:
             sequence_id=self.sequence_id,
             chain=self.chain,
             num_tokens=self.num_tokens,
-            unhashed_token_ids=self.unhashed_token_ids,
             block_hashes=self.block_hashes,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,

@@ -1,0 +1,60 @@
+"""What a pool may be created with."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+from blockyard.core.config import GroupConfig
+
+
+class PoolOptions(TypedDict, total=False):
+    """Options of `Client.create_pool`. One of ``block_size`` and ``groups`` is needed.
+
+    Attributes:
+        block_size: Tokens a block, of a single full-attention group.
+        groups: Or all groups.
+        scheduler_block_size: Tokens that hits are aligned to, with several groups. By default the least
+            common multiple of the block sizes.
+        hash_block_size: Tokens a block hash stands for. By default the greatest common divisor.
+        max_model_len: Tokens of the longest sequence. By default there is no bound.
+        max_in_flight_tokens: Tokens of one sequence that are computed at once, at most.
+        enable_prefix_caching: On by default.
+        hash_algorithm: One of `HashAlgorithm`.
+        hash_seed: Secret seed, for calls that send token ids where the algorithm needs one.
+        extra_key_form: One of `ExtraKeyForm`.
+        publish: One of `Publish`: when a block becomes a hit for others.
+        eviction: One of `Eviction`.
+        watermark_blocks: Blocks that admitting a new sequence leaves free.
+    """
+
+    block_size: int
+    groups: Sequence[GroupConfig]
+    scheduler_block_size: int
+    hash_block_size: int
+    max_model_len: int
+    max_in_flight_tokens: int
+    enable_prefix_caching: bool
+    hash_algorithm: str
+    hash_seed: str
+    extra_key_form: str
+    publish: str
+    eviction: str
+    watermark_blocks: int
+
+
+def options_body(options: PoolOptions) -> dict[str, Any]:
+    """``options`` as they travel.
+
+    Raises:
+        TypeError: One is not an option.
+    """
+    unknown = options.keys() - PoolOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a pool has no option {', '.join(sorted(unknown))}")
+    body: dict[str, Any] = dict(options)
+    if "groups" in options:
+        body["groups"] = [
+            {name: value for name, value in asdict(group).items() if value is not None}
+            for group in options["groups"]
+        ]
+    return body
