@@ -443,3 +443,16 @@ def test_a_method_has_its_builders_parameters_and_docstring() -> None:
         "token_ids",
         "extras",
     ]
+
+
+def test_clients_and_pools_show_what_they_reach(client: Client, server_url: str) -> None:
+    assert repr(client) == f"<Client of {server_url}>"
+    assert repr(client.pool("p")) == f"<Pool 'p' at {server_url}>"
+    assert repr(AsyncClient(server_url).pool("p")) == f"<AsyncPool 'p' at {server_url}>"
+    assert repr(AsyncClient(server_url)) == f"<AsyncClient of {server_url}>"
+
+
+def test_groups_may_be_plain(client: Client, pool_name: str) -> None:
+    group = {"kind": "sliding_window", "block_size": 16, "sliding_window": 64}
+    pool = client.create_pool(pool_name, num_blocks=64, groups=[group])
+    assert pool.describe().groups == [GroupConfig(kind="sliding_window", block_size=16, sliding_window=64)]

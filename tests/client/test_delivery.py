@@ -233,6 +233,7 @@ def test_a_server_that_is_not_reached_is_neither_healthy_nor_ready_after_one_try
         "http://",
         "http://host?query",
         "http://user:secret@host",
+        "http://:secret@host",
         "http://host:99999",
         "http://host:port",
     ],

@@ -17,6 +17,7 @@ from blockyard.client import (
     LeaseExpired,
     NotReady,
     Pool,
+    PoolNotFound,
     Request,
     Response,
 )
@@ -304,3 +305,45 @@ def test_the_blocks_own_error_is_not_hidden_by_a_release_that_fails() -> None:
 def test_a_lease_tells_its_facts(pool: Pool) -> None:
     with pool.lease("me", ttl_ms=1_234) as lease:
         assert (lease.ttl_ms, lease.epoch, bool(lease.lease_id)) == (1_234, 1, True)
+
+
+def test_a_pool_that_is_gone_has_ended_its_lease_which_is_left_quietly(pool: Pool) -> None:
+    with pool.lease("me") as lease:
+        lease.allocate_blocks(2)
+        pool.delete(force=True)
+        for _ in range(2):
+            with pytest.raises(PoolNotFound):
+                lease.allocate("one", 16)
+        assert lease.has_ended
+        wait_until(lambda: renewing_threads() == [])
+    assert lease.release().num_freed_blocks == 0
+
+
+def test_a_pool_that_is_gone_is_found_by_a_renewal(caplog: pytest.LogCaptureFixture) -> None:
+    with peer(granted(600), problem(404, "pool_not_found")) as server, Client(server.url) as client:
+        with client.pool("p").lease("me") as lease:
+            wait_until(lambda: renewing_threads() == [])
+            assert lease.has_ended
+        assert len(server.received) == 2
+    assert "its pool is gone" in caplog.text
+
+
+def test_a_lease_of_a_pool_that_is_gone_is_released_quietly(pool: Pool) -> None:
+    with pool.lease("me"):
+        pool.delete(force=True)
+
+
+def test_a_description_renews_no_lease_and_finds_its_pool_gone(pool: Pool) -> None:
+    with pool.lease("me", ttl_ms=60_000, renew=False) as lease:
+        assert lease.describe_pool() == pool.describe()
+        pool.delete(force=True)
+        with pytest.raises(PoolNotFound):
+            lease.describe_pool()
+        assert lease.has_ended
+
+
+def test_a_lease_shows_its_pool_and_whether_it_has_ended(pool: Pool) -> None:
+    lease = pool.lease("me")
+    assert repr(lease) == f"<Lease {lease.lease_id!r} of pool {pool.name!r}>"
+    lease.release()
+    assert repr(lease).endswith(", ended>")

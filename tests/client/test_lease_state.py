@@ -75,7 +75,7 @@ def test_a_lease_out_of_time_refuses_calls() -> None:
 
 def test_a_refusal_by_the_server_is_told_again_in_its_words() -> None:
     state = granted_at(100.0)
-    state.note_expired(LeaseExpired("gone, says the server"))
+    state.note_ended(LeaseExpired("gone, says the server"))
     with pytest.raises(LeaseExpired, match="says the server"):
         state.check(101.0)
 

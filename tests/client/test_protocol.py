@@ -1,6 +1,9 @@
 """Calls and replies as pure values: nothing is sent."""
 
 import json
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ormsgpack
@@ -10,13 +13,19 @@ from blockyard.client import (
     NO_RETRY,
     Admission,
     Admitted,
+    ExtraKeyForm,
     Form,
     GroupConfig,
+    HashAlgorithm,
     InsufficientBlocks,
+    InvalidRequest,
+    LeaseId,
     OtherRefusal,
     Refused,
     Request,
     Response,
+    SequenceHandle,
+    SequenceId,
     StaleEpoch,
     StepCommit,
     StepExtend,
@@ -29,7 +38,6 @@ from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.core.errors import ERRORS
 from blockyard.core.extra_keys import Extras, Lora, MultiModalFeature, PromptEmbeds
-from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 
 HASHES = [b"\x01" * 16, b"\xab" * 16]
 
@@ -52,8 +60,16 @@ def refusal(status: int, document: object) -> Response:
     return Response(status, {"content-type": "application/problem+json"}, json.dumps(document).encode())
 
 
-def test_a_pool_name_is_percent_encoded_in_paths() -> None:
-    assert PoolCalls("a/b c").stats().path == "/v1/pools/a%2Fb%20c/stats"
+@pytest.mark.parametrize("name", ["a b/c", "", "-a", ".", "a\n", "\u00e9", "a" * 129])
+def test_a_name_that_no_pool_can_have_is_refused_before_anything_is_sent(name: str) -> None:
+    for build in (lambda: ServerCalls().create_pool(name, num_blocks=8), lambda: PoolCalls(name)):
+        with pytest.raises(InvalidRequest, match="letters, digits"):
+            build()
+
+
+@pytest.mark.parametrize("name", ["a", "7", "Llama-3.1_8b", "a" * 128])
+def test_a_name_that_a_pool_can_have_stands_in_paths(name: str) -> None:
+    assert PoolCalls(name).stats().path == f"/v1/pools/{name}/stats"
 
 
 def test_a_sequence_id_is_percent_encoded_in_paths() -> None:
@@ -68,11 +84,64 @@ def test_creating_a_pool_sends_only_what_was_given() -> None:
 
 def test_groups_travel_without_their_empty_fields() -> None:
     group = GroupConfig(kind="sliding_window", block_size=4, sliding_window=8)
-    body = body_of(ServerCalls().create_pool("p", num_blocks=8, groups=[group]))
-    assert body == {
-        "num_blocks": 8,
-        "groups": [{"kind": "sliding_window", "block_size": 4, "sliding_window": 8}],
+    plain = {"kind": "sliding_window", "block_size": 4, "sliding_window": 8}
+    body = body_of(ServerCalls().create_pool("p", num_blocks=8, groups=[group, plain]))
+    assert body == {"num_blocks": 8, "groups": [plain, plain]}
+
+
+def test_algorithms_and_forms_may_be_given_by_name() -> None:
+    for algorithm, form in (("sha256", "bare"), (HashAlgorithm.SHA256, ExtraKeyForm.BARE)):
+        pool = ServerCalls().create_pool("p", num_blocks=8, hash_algorithm=algorithm, extra_key_form=form)
+        assert body_of(pool) == {"num_blocks": 8, "hash_algorithm": "sha256", "extra_key_form": "bare"}
+        hashed = ServerCalls().hash(range(4), algorithm=algorithm, block_size=4, extra_key_form=form)
+        assert (body_of(hashed)["algorithm"], body_of(hashed)["extra_key_form"]) == ("sha256", "bare")
+
+
+@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("ids", [range(8), tuple(range(8)), array("q", range(8)), deque(range(8))])
+def test_any_sequence_of_token_ids_travels_as_a_list(form: Form, ids: Sequence[int]) -> None:
+    calls, one = lease_calls(form), SequenceHandle(1)
+    step = calls.step(
+        commit=StepCommit(sequences=deque([one]), num_computed_tokens=range(8, 9)),
+        free=deque([one]),
+        extend=StepExtend(sequences=deque([one]), num_tokens=array("q", [8]), token_ids={one: ids}),
+        admit=[Admission(sequence_id=SequenceId("s"), num_tokens=8, token_ids=ids)],
+    )
+    body = body_of(step)
+    told = [
+        body_of(calls.allocate("s", 8, token_ids=ids))["token_ids"],
+        body_of(calls.commit("s", 8, token_ids=ids))["token_ids"],
+        body_of(PoolCalls("p", form).lookup(8, token_ids=ids))["token_ids"],
+        body_of(ServerCalls(form).hash(ids, algorithm="sha256", block_size=4))["token_ids"],
+        *body["extend"]["token_ids"].values(),
+        body["admit"][0]["token_ids"],
+    ]
+    assert told == [list(range(8))] * 6
+    assert (body["free"], body["commit"]["num_computed_tokens"]) == ({"sequences": [1]}, [8])
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**63, True, 1.5])
+def test_a_token_id_that_cannot_be_is_refused_by_its_place_before_anything_is_sent(wrong: Any) -> None:
+    ids, one = [1, wrong], SequenceHandle(7)
+    bad, good = (
+        Admission(sequence_id=SequenceId("s"), num_tokens=8, token_ids=given) for given in (ids, [1])
+    )
+    calls: dict[str, Callable[[], object]] = {
+        "token_ids": lambda: lease_calls().allocate("s", 8, token_ids=ids),
+        "admit.1.token_ids": lambda: lease_calls().step(admit=[good, bad]),
+        "extend.token_ids.7.token_ids": lambda: lease_calls().step(
+            extend=StepExtend(sequences=[one], num_tokens=[8], token_ids={one: ids})
+        ),
     }
+    for field, build in calls.items():
+        with pytest.raises(InvalidRequest) as caught:
+            build()
+        assert [error["field"] for error in caught.value.figures["errors"]] == [field]
+
+
+def test_a_single_id_is_no_list_of_ids_to_free() -> None:
+    with pytest.raises(TypeError, match=r"\['chat-1'\]"):
+        lease_calls().free("chat-1")
 
 
 def test_block_hashes_are_raw_bytes_in_msgpack() -> None:

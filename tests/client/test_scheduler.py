@@ -114,8 +114,8 @@ def test_a_budget_of_nothing_schedules_nothing(scheduler: Scheduler) -> None:
 
 
 def test_those_without_enough_blocks_are_named_and_wait(scheduler: Scheduler) -> None:
-    scheduler.add("large", range(1000))
     scheduler.add("small", range(4))
+    scheduler.add("large", range(63 * BLOCK))
     result = scheduler.step()
     assert (list(result.scheduled), result.insufficient) == (["small"], ["large"])
     assert (scheduler.running, scheduler.waiting) == (["small"], ["large"])
@@ -357,7 +357,7 @@ def test_a_step_that_was_done_is_kept_whatever_its_repeat_meets(
     server_url: str, pool_name: str, repeat: bytes
 ) -> None:
     through = forward(server_url)
-    answers: list[Answer] = [through, through, through, done_and(b"", server_url), repeat, repeat, through]
+    answers: list[Answer] = [*[through] * 4, done_and(b"", server_url), repeat, repeat, through]
     with peer(*answers) as proxy, Client(proxy.url, retries=QUICK) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
@@ -375,7 +375,7 @@ def test_a_step_that_was_done_is_kept_whatever_its_repeat_meets(
 def test_a_step_that_a_servers_mistake_followed_is_resumed(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
     failed = done_and(problem(500, "internal_error"), server_url)
-    with peer(through, through, through, failed, through) as proxy, Client(proxy.url) as client:
+    with peer(*[through] * 4, failed, through) as proxy, Client(proxy.url) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
             scheduler = Scheduler(lease, pool.hasher())
@@ -389,7 +389,7 @@ def test_a_step_that_a_servers_mistake_followed_is_resumed(server_url: str, pool
 def test_a_first_refusal_at_the_door_gives_the_step_up(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
     denied = problem(401, "unauthorized")
-    with peer(through, through, through, denied, through) as proxy, Client(proxy.url) as client:
+    with peer(*[through] * 4, denied, through) as proxy, Client(proxy.url) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
             scheduler = Scheduler(lease, pool.hasher())
@@ -402,7 +402,7 @@ def test_a_first_refusal_at_the_door_gives_the_step_up(server_url: str, pool_nam
 
 def test_the_pools_own_refusal_of_a_resumed_step_gives_it_up(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
-    answers: list[Answer] = [through, through, through, DROP, problem(422, "invalid_request"), through]
+    answers: list[Answer] = [*[through] * 4, DROP, problem(422, "invalid_request"), through]
     with peer(*answers) as proxy, Client(proxy.url, retries=NO_RETRY) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
@@ -417,7 +417,7 @@ def test_the_pools_own_refusal_of_a_resumed_step_gives_it_up(server_url: str, po
 
 def test_what_ends_while_a_step_is_under_way_is_freed_by_the_next(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
-    answers = [through, through, through, through, swallow(through, "/step"), through]
+    answers = [*[through] * 5, swallow(through, "/step"), through]
     with peer(*answers) as proxy, Client(proxy.url, retries=NO_RETRY, transport="httpx") as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
@@ -438,7 +438,7 @@ def test_what_ends_while_a_step_is_under_way_is_freed_by_the_next(server_url: st
 def test_a_step_refused_as_a_whole_leaves_all_of_it_for_the_next(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
     refused = problem(422, "invalid_request")
-    with peer(through, through, through, through, refused, through) as proxy, Client(proxy.url) as client:
+    with peer(*[through] * 5, refused, through) as proxy, Client(proxy.url) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         with pool.lease("me", renew=False) as lease:
             scheduler = Scheduler(lease, pool.hasher())
@@ -599,7 +599,7 @@ def test_lost_replies_never_part_the_two_sides(server_url: str, pool_name: str) 
 def test_after_a_change_of_epoch_all_goes_on_under_a_new_lease(server_url: str, pool_name: str) -> None:
     through = forward(server_url)
     stale = problem(409, "stale_epoch", epoch=2)
-    answers: list[Answer] = [through, through, through, through, stale, through]
+    answers: list[Answer] = [*[through] * 5, stale, through]
     with peer(*answers) as proxy, Client(proxy.url) as client:
         pool = client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
         old = pool.lease("me", renew=False)

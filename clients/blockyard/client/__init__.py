@@ -43,6 +43,7 @@ from blockyard.core.errors import (
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import HashChain, Hasher
 from blockyard.core.hashing import HashAlgorithm
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import (
     Admitted,
     Allocated,
@@ -100,6 +101,7 @@ __all__ = [
     "Lease",
     "LeaseExpired",
     "LeaseGranted",
+    "LeaseId",
     "LeaseReleased",
     "Lora",
     "MultiModalFeature",
@@ -122,6 +124,8 @@ __all__ = [
     "Scheduled",
     "Scheduler",
     "SequenceExistsElsewhere",
+    "SequenceHandle",
+    "SequenceId",
     "SequenceNotFound",
     "SequenceState",
     "StaleEpoch",

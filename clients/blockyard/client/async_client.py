@@ -69,6 +69,9 @@ class AsyncPool:
         """The pool's name."""
         return self._calls.name
 
+    def __repr__(self) -> str:
+        return f"<AsyncPool {self.name!r} at {self._sender.origin}>"
+
     def lease(self, holder: str, ttl_ms: int = 10_000, *, renew: bool = True) -> OpeningLease:
         """Take a lease: ``await pool.lease(...)`` or ``async with pool.lease(...) as lease``.
 
@@ -135,21 +138,28 @@ class AsyncClient:
         """Create a pool, or find the one that was created under this name with the same arguments.
 
         Args:
-            name: Of the pool.
+            name: Of the pool: letters, digits, ``.``, ``_`` and ``-``, a letter or digit first, at most 128.
             num_blocks: Blocks, the null block included; at least 1.
             options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
 
         Raises:
             PoolExists: The name is taken by another configuration.
-            InvalidRequest: Sizes do not fit each other.
+            InvalidRequest: The name cannot be, or sizes do not fit each other.
             TypeError: There is no such option.
         """
         await self._send(self._calls.create_pool(name, num_blocks=num_blocks, **options))
         return self.pool(name)
 
     def pool(self, name: str) -> AsyncPool:
-        """The pool of this name, whether it exists or not."""
+        """The pool of this name, whether it exists or not.
+
+        Raises:
+            InvalidRequest: No pool can have this name; see `create_pool`.
+        """
         return AsyncPool(self._sender, name, self._calls.form)
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self._sender.origin}>"
 
     async def close(self) -> None:
         """Close all connections and end the renewal of leases, which then expire unless released before.

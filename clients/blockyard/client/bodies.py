@@ -1,6 +1,7 @@
 """Parts of request bodies as plain data: values of `blockyard.core` the way they travel.
 
-What has its default is left out. Block hashes stay bytes: the encoder writes them as its form demands.
+What has its default is left out. Any sequence (a range, an array) becomes a list, and token ids are checked
+before they are sent. Block hashes stay bytes: the encoder writes them as its form demands.
 """
 
 import struct
@@ -9,8 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from blockyard.core.commands import Admission, StepCommit, StepExtend
+from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras, PromptEmbeds
-from blockyard.core.ids import BlockHash
+from blockyard.core.hashing import check_token_ids
+from blockyard.core.ids import BlockHash, SequenceHandle
 
 
 def extras_body(extras: Extras | None) -> dict[str, Any]:
@@ -38,12 +41,16 @@ def _rows(embeds: PromptEmbeds) -> list[list[float]]:
 def content_body(
     block_hashes: Sequence[BlockHash], token_ids: Sequence[int], extras: Extras | None
 ) -> dict[str, Any]:
-    """What is new of a sequence's content: hashes, or tokens with what else they depend on."""
+    """What is new of a sequence's content: hashes, or tokens with what else they depend on.
+
+    Raises:
+        InvalidRequest: One of the token ids cannot be.
+    """
     body = extras_body(extras)
-    if block_hashes:
-        body["block_hashes"] = block_hashes
-    if token_ids:
-        body["token_ids"] = token_ids
+    if hashes := list(block_hashes):
+        body["block_hashes"] = hashes
+    if ids := check_token_ids(token_ids):
+        body["token_ids"] = ids
     return body
 
 
@@ -62,24 +69,53 @@ def admission_body(admission: Admission) -> dict[str, Any]:
     return body
 
 
+def admissions_body(admissions: Sequence[Admission]) -> list[dict[str, Any]] | None:
+    """A step's admissions; None for none.
+
+    Raises:
+        InvalidRequest: As `content_body`, named by its position.
+    """
+    bodies = []
+    for position, admission in enumerate(admissions):
+        try:
+            bodies.append(admission_body(admission))
+        except InvalidRequest as error:
+            raise error.inside(f"admit.{position}") from None
+    return bodies or None
+
+
 def commit_body(commit: StepCommit) -> dict[str, Any] | None:
     """A step's commits; None for none."""
     if not commit.sequences:
         return None
-    return {"sequences": commit.sequences, "num_computed_tokens": commit.num_computed_tokens}
+    return {
+        "sequences": list(commit.sequences),
+        "num_computed_tokens": list(commit.num_computed_tokens),
+    }
 
 
 def extend_body(extend: StepExtend) -> dict[str, Any] | None:
-    """A step's extensions; None for none."""
+    """A step's extensions; None for none.
+
+    Raises:
+        InvalidRequest: As `content_body`, named by its handle.
+    """
     if not extend.sequences:
         return None
-    body: dict[str, Any] = {"sequences": extend.sequences, "num_tokens": extend.num_tokens}
+    body: dict[str, Any] = {"sequences": list(extend.sequences), "num_tokens": list(extend.num_tokens)}
     if extend.num_computed_tokens is not None:
-        body["num_computed_tokens"] = extend.num_computed_tokens
+        body["num_computed_tokens"] = list(extend.num_computed_tokens)
     if extend.num_lookahead_tokens:
         body["num_lookahead_tokens"] = extend.num_lookahead_tokens
     if extend.block_hashes:
-        body["block_hashes"] = dict(extend.block_hashes)
+        body["block_hashes"] = {handle: list(hashes) for handle, hashes in extend.block_hashes.items()}
     if extend.token_ids:
-        body["token_ids"] = dict(extend.token_ids)
+        body["token_ids"] = {handle: _ids_of(handle, ids) for handle, ids in extend.token_ids.items()}
     return body
+
+
+def _ids_of(handle: SequenceHandle, token_ids: Sequence[int]) -> Sequence[int]:
+    try:
+        return check_token_ids(token_ids)
+    except InvalidRequest as error:
+        raise error.inside(f"extend.token_ids.{handle}") from None

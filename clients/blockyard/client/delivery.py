@@ -51,7 +51,7 @@ def origin_of(url: str) -> str:
         ValueError: It is not an HTTP URL, or has more than these.
     """
     parts = urlsplit(url)
-    is_plain = parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username)
+    is_plain = parts.path in ("", "/") and not (parts.query or parts.fragment or "@" in parts.netloc)
     try:
         has_port = parts.port != 0
     except ValueError:

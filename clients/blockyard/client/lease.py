@@ -11,10 +11,12 @@ from blockyard.client.call import Call
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import awaitable, blocking
+from blockyard.client.protocol import PoolCalls
 from blockyard.client.renewal import TaskRenewal, ThreadRenewal
+from blockyard.client.reports import PoolDescription
 from blockyard.client.retry import NO_RETRY
 from blockyard.client.sender import STOPPING_S, AsyncSender, Sender
-from blockyard.core.errors import LeaseExpired
+from blockyard.core.errors import LeaseExpired, PoolNotFound
 from blockyard.core.replies import LeaseReleased
 
 T = TypeVar("T")
@@ -48,7 +50,8 @@ class _LeaseBooks:
         """Whether it was released, or is not known to stand any more; true for good, and without asking.
 
         It stands for its ttl from when the last call was sent that the server has answered. After that its
-        blocks may be another's: write to them no more. Its calls then raise `LeaseExpired`.
+        blocks may be another's: write to them no more. Its calls then raise `LeaseExpired`, or `PoolNotFound`
+        where the server has said that the pool is gone.
         """
         return self._state.has_ended(time.monotonic())
 
@@ -61,12 +64,22 @@ class _LeaseBooks:
         """Around a call that carries the lease."""
         sent_s = time.monotonic()
         self._state.check(sent_s)
+        with self._noting_end():
+            yield
+        self._state.note_renewed(sent_s, time.monotonic())
+
+    @contextmanager
+    def _noting_end(self) -> Iterator[None]:
+        """Around a call that may tell that the lease has ended."""
         try:
             yield
-        except LeaseExpired as error:
-            self._state.note_expired(error)
+        except (LeaseExpired, PoolNotFound) as error:
+            self._state.note_ended(error)
             raise
-        self._state.note_renewed(sent_s, time.monotonic())
+
+    def __repr__(self) -> str:
+        ended = ", ended" if self.has_ended else ""
+        return f"<{type(self).__name__} {self.lease_id!r} of pool {self._calls.pool!r}{ended}>"
 
 
 class Lease(_LeaseBooks):
@@ -107,6 +120,11 @@ class Lease(_LeaseBooks):
         released = self._sender.send(self._calls.release())
         self._state.note_released()
         return released
+
+    def describe_pool(self) -> PoolDescription:
+        """As `Pool.describe`, of the lease's pool. Does not renew the lease."""
+        with self._noting_end():
+            return self._sender.send(PoolCalls(self._calls.pool).describe())
 
     def renew_once(self, timeout_s: float) -> None:
         """Renew with a single try of at most ``timeout_s``. Raises as `renew`."""
@@ -158,6 +176,11 @@ class AsyncLease(_LeaseBooks):
         released = await self._sender.send(self._calls.release())
         self._state.note_released()
         return released
+
+    async def describe_pool(self) -> PoolDescription:
+        """As `Lease.describe_pool`."""
+        with self._noting_end():
+            return await self._sender.send(PoolCalls(self._calls.pool).describe())
 
     async def renew_once(self, timeout_s: float) -> None:
         """As `Lease.renew_once`."""

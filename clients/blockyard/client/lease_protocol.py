@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from blockyard.client.bodies import admission_body, commit_body, content_body, extend_body
+from blockyard.client.bodies import admission_body, admissions_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
 from blockyard.client.protocol import pool_path
 from blockyard.client.wire import Form, Response
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
-from blockyard.core.errors import LeaseExpired
+from blockyard.core.errors import LeaseExpired, PoolNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
 
@@ -32,6 +32,8 @@ _NO_EXTEND = StepExtend()
 @dataclass(frozen=True, slots=True)
 class LeaseCalls:
     """Calls under one lease. Each renews it, and is refused with `LeaseExpired` once the lease has ended.
+
+    A pool that is gone (`PoolNotFound`: deleted, or its server was restarted) has ended its leases.
 
     Attributes:
         pool: The pool's name.
@@ -57,7 +59,7 @@ class LeaseCalls:
         def read(response: Response) -> replies.LeaseReleased:
             try:
                 return _read_released(response)
-            except LeaseExpired:  # also by an earlier try whose reply was lost
+            except (LeaseExpired, PoolNotFound):  # also by an earlier try whose reply was lost
                 return self.nothing_released()
 
         return Call(method="DELETE", path=pool_path(self.pool, "leases", self.lease_id), read=read)
@@ -92,6 +94,7 @@ class LeaseCalls:
 
         Raises:
             InsufficientBlocks: Nothing was given.
+            InvalidRequest: A count or a token id is out of range, or does not fit what was sent before.
             SequenceExistsElsewhere: Another lease has this id.
         """
         admission = Admission(
@@ -138,7 +141,13 @@ class LeaseCalls:
         )
 
     def free(self, sequence_ids: Sequence[str]) -> Call[replies.Freed]:
-        """Free whole sequences. Those that the lease does not hold come back as ``unknown``."""
+        """Free whole sequences. Those that the lease does not hold come back as ``unknown``.
+
+        Raises:
+            TypeError: ``sequence_ids`` is a single id.
+        """
+        if isinstance(sequence_ids, str):
+            raise TypeError(f"free takes a list of sequence ids: pass [{sequence_ids!r}]")
         return self._change("free", _read_freed, sequence_ids=list(sequence_ids))
 
     def step(
@@ -153,6 +162,9 @@ class LeaseCalls:
         """One scheduler step: commit, then free, then extend, then admit, as one unit.
 
         A step that has a number can be sent again, also by another call. One without may run beside others.
+
+            stepped = lease.step(admit=[Admission(sequence_id=SequenceId("chat-1"), num_tokens=40)])
+            lease.step(free=[SequenceHandle(7)])  # Admitted.sequence of another step
 
         Args:
             commit: What was computed.
@@ -174,9 +186,9 @@ class LeaseCalls:
             is_keyed=step_id is None,
             step_id=step_id,
             commit=commit_body(commit),
-            free={"sequences": free} if free else None,
+            free={"sequences": list(free)} if free else None,
             extend=extend_body(extend),
-            admit=[admission_body(admission) for admission in admit] or None,
+            admit=admissions_body(admit),
         )
 
     def allocate_blocks(self, num_blocks: int) -> Call[replies.BlocksAllocated]:

@@ -8,7 +8,7 @@ the call. So what the holder counts ends first:
                   |---------- ttl at the server ----------|
 """
 
-from blockyard.core.errors import LeaseExpired
+from blockyard.core.errors import BlockyardError, LeaseExpired
 from blockyard.core.replies import LeaseGranted
 
 RENEWALS_PER_TTL = 3
@@ -30,7 +30,7 @@ class LeaseState:
         self.ttl_s = granted.ttl_ms / 1000
         self.is_released = False
         self._renewed_s = sent_s
-        self._ended: LeaseExpired | None = None
+        self._ended: BlockyardError | None = None
 
     @property
     def is_known_ended(self) -> bool:
@@ -45,10 +45,10 @@ class LeaseState:
         """Refuse, without asking the server, what is asked under a lease that has ended.
 
         Raises:
-            LeaseExpired: It has ended.
+            LeaseExpired, PoolNotFound: It has ended.
         """
         if self._ended is not None:
-            raise LeaseExpired(self._ended.detail, self._ended.figures)
+            raise self._ended.again()
         if self.has_ended(now_s):
             raise LeaseExpired(
                 f"lease {self.lease_id!r} was not renewed within its {self.ttl_s:g} s, so its blocks may be "
@@ -60,8 +60,8 @@ class LeaseState:
         if not self.has_ended(now_s):
             self._renewed_s = max(self._renewed_s, sent_s)
 
-    def note_expired(self, error: LeaseExpired) -> None:
-        """The server has refused a call with ``error``."""
+    def note_ended(self, error: BlockyardError) -> None:
+        """The server has refused a call with ``error``: the lease has expired, or its pool is gone."""
         self._ended = error
 
     def note_released(self) -> None:

@@ -1,6 +1,6 @@
 """What a pool may be created with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -12,7 +12,7 @@ class PoolOptions(TypedDict, total=False):
 
     Attributes:
         block_size: Tokens a block, of a single full-attention group.
-        groups: Or all groups.
+        groups: Or all groups, each a `GroupConfig` or a dict of its fields.
         scheduler_block_size: Tokens that hits are aligned to, with several groups. By default the least
             common multiple of the block sizes.
         hash_block_size: Tokens a block hash stands for. By default the greatest common divisor.
@@ -28,7 +28,7 @@ class PoolOptions(TypedDict, total=False):
     """
 
     block_size: int
-    groups: Sequence[GroupConfig]
+    groups: Sequence[GroupConfig | Mapping[str, Any]]
     scheduler_block_size: int
     hash_block_size: int
     max_model_len: int
@@ -54,7 +54,11 @@ def options_body(options: PoolOptions) -> dict[str, Any]:
     body: dict[str, Any] = dict(options)
     if "groups" in options:
         body["groups"] = [
-            {name: value for name, value in asdict(group).items() if value is not None}
+            {name: value for name, value in _fields_of(group).items() if value is not None}
             for group in options["groups"]
         ]
     return body
+
+
+def _fields_of(group: GroupConfig | Mapping[str, Any]) -> Mapping[str, Any]:
+    return asdict(group) if isinstance(group, GroupConfig) else group

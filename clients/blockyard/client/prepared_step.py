@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from blockyard.client.tracked import Tracked
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import InvalidRequest, SequenceNotFound
 from blockyard.core.ids import SequenceHandle
+from blockyard.core.replies import Refused
 
 
 class Extension(NamedTuple):
@@ -23,9 +24,19 @@ class Extension(NamedTuple):
     num_hashes: int
 
 
+class StepArguments(TypedDict):
+    """What `Lease.step` is called with."""
+
+    commit: StepCommit
+    free: Sequence[SequenceHandle]
+    extend: StepExtend
+    admit: Sequence[Admission]
+    step_id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStep:
-    """A step that is to be sent, or was."""
+    """A step that is to be sent, or was. ``refused``: those left out of it, since the server refuses them."""
 
     step_id: int
     commit: StepCommit
@@ -36,6 +47,14 @@ class PreparedStep:
     ended: Sequence[Tracked]
     extended: Sequence[Extension]
     admitted: Sequence[Tracked]
+    refused: Mapping[Tracked, Refused]
+
+    @property
+    def arguments(self) -> StepArguments:
+        """Those of `Lease.step`."""
+        return StepArguments(
+            commit=self.commit, free=self.free, extend=self.extend, admit=self.admit, step_id=self.step_id
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +100,12 @@ def prepare_step(
     extended: list[Extension] = []
     admitted: list[Tracked] = []
     admit: list[Admission] = []
+    refused: dict[Tracked, Refused] = {}
     for name, budget in wanted.schedule.items():
         tracked = live[name]
-        if tracked.handle is not None:
+        if tracked.refusal is not None:
+            refused[tracked] = tracked.refusal
+        elif tracked.handle is not None:
             num_new = _num_new_tokens(tracked, budget, wanted.speculated.get(name, 0))
             if num_new > 0:
                 extended.append(_extension(tracked, tracked.handle, num_new))
@@ -103,6 +125,7 @@ def prepare_step(
         ended=tuple(ended),
         extended=extended,
         admitted=admitted,
+        refused=refused,
     )
 
 

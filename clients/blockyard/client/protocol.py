@@ -4,6 +4,7 @@ Nothing here sends. The synchronous and the asynchronous objects take their meth
 docstring here is that method's.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -16,10 +17,13 @@ from blockyard.client.reports import Hashed, PoolDescription, PoolList
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
-from blockyard.core.errors import PoolNotFound
+from blockyard.core.errors import InvalidRequest, PoolNotFound
 from blockyard.core.extra_keys import Extras
+from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash
 from blockyard.core.statistics import Statistics
+
+_POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _read_hashed = reader(Hashed)
 _read_description = reader(PoolDescription)
@@ -71,13 +75,13 @@ class ServerCalls:
             extras: What the KV depends on beside the tokens.
 
         Raises:
-            InvalidRequest: The algorithm is unknown or needs a seed.
+            InvalidRequest: The algorithm is unknown or needs a seed, or a token id is out of range.
         """
         body: dict[str, Any] = {
             "algorithm": algorithm,
             "seed": seed,
             "block_size": block_size,
-            "token_ids": token_ids,
+            "token_ids": check_token_ids(token_ids),
             **extras_body(extras),
         }
         if extra_key_form is not None:
@@ -94,17 +98,17 @@ class ServerCalls:
         """Create a pool, or find the one that was created under this name with the same arguments.
 
         Args:
-            name: Of the pool.
+            name: Of the pool: letters, digits, ``.``, ``_`` and ``-``, a letter or digit first, at most 128.
             num_blocks: Blocks, the null block included; at least 1.
             options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
 
         Raises:
             PoolExists: The name is taken by another configuration.
-            InvalidRequest: Sizes do not fit each other.
+            InvalidRequest: The name cannot be, or sizes do not fit each other.
             TypeError: There is no such option.
         """
         body = encode({"num_blocks": num_blocks, **options_body(options)}, Form.JSON)
-        return Call(method="PUT", path=pool_path(name), read=_read_description, body=body)
+        return Call(method="PUT", path=pool_path(check_pool_name(name)), read=_read_description, body=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,15 @@ class PoolCalls:
     Attributes:
         name: The pool's.
         form: Of bodies on the routes that take both forms.
+
+    Raises InvalidRequest where no pool can have this name.
     """
 
     name: str
     form: Form = Form.MSGPACK
+
+    def __post_init__(self) -> None:
+        check_pool_name(self.name)
 
     def describe(self) -> Call[PoolDescription]:
         """The pool's configuration.
@@ -206,6 +215,19 @@ class PoolCalls:
 
 def _read_pools(response: Response) -> Sequence[PoolDescription]:
     return _read_pool_list(response).pools
+
+
+def check_pool_name(name: str) -> str:
+    """``name``, if the server takes it as a pool's.
+
+    Raises:
+        InvalidRequest: It has other characters, or too many.
+    """
+    if _POOL_NAME.fullmatch(name) is None:
+        raise InvalidRequest.of(
+            "name", f"{name!r} has to be 1 to 128 letters, digits, '.', '_', '-', a letter or digit first"
+        )
+    return name
 
 
 def pool_path(*parts: str) -> str:

@@ -77,7 +77,9 @@ def renew_in_time(state: LeaseState, now_s: Callable[[], float]) -> Renewing:
         del error  # its traceback holds the lease, which is not to be kept alive through the pause
         pause_s = max(0.0, started_s + state.pause_after_failure_s - now_s())
     if not state.is_released:
-        _log.warning("lease %s has ended: it expired, or was not renewed in time", state.lease_id)
+        _log.warning(
+            "lease %s has ended: it expired, was not renewed in time, or its pool is gone", state.lease_id
+        )
 
 
 class ThreadRenewal:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from blockyard.core.config import GroupConfig
+from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
@@ -53,6 +54,30 @@ class PoolDescription:
             seed=seed,
             extra_key_form=ExtraKeyForm(self.extra_key_form),
         )
+
+    def check_hasher(self, hasher: Hasher) -> None:
+        """Refuse a hasher whose hashes mean something else in this pool. The secret seed is not compared.
+
+        Raises:
+            InvalidRequest: The algorithm, the block size or the form of extra keys differs.
+        """
+        own = (self.hash_algorithm, self.hash_block_size, self.extra_key_form)
+        given = (hasher.algorithm, hasher.block_size, hasher.extra_key_form)
+        if given != own:
+            raise InvalidRequest.of(
+                "hasher",
+                f"pool {self.pool!r} hashes by {_named(*own)}, this hasher by {_named(*given)}: "
+                "take the one that the pool's hasher() makes",
+            )
+
+    @property
+    def num_usable_blocks(self) -> int:
+        """All blocks but the null block."""
+        return self.num_blocks - 1
+
+
+def _named(algorithm: str, block_size: int, extra_key_form: str) -> str:
+    return f"{algorithm} over {block_size} tokens with {extra_key_form} keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

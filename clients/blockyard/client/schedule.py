@@ -5,11 +5,13 @@ leaves all of it for the next, and a step whose reply was lost can be sent again
 may be appended, sequences finished or preempted: what is under way refers to a sequence itself, not its id.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from blockyard.client.errors import is_verdict, may_have_been_done
+from blockyard.client.faulty_entries import without_faults
 from blockyard.client.prepared_step import PreparedStep, Wanted, prepare_step
+from blockyard.client.reports import PoolDescription
 from blockyard.client.step_reply import take_in
 from blockyard.client.step_result import StepResult
 from blockyard.client.tracked import Tracked
@@ -35,6 +37,7 @@ class Schedule:
         self._ended: list[Tracked] = []
         self._under_way: PreparedStep | None = None
         self._was_sent = False
+        self.pool: PoolDescription | None = None  # unknown until a step is under way
 
     @property
     def is_step_under_way(self) -> bool:
@@ -174,12 +177,20 @@ class Schedule:
         )
         self._was_sent = False
 
+    def note_pool(self, step: PreparedStep, pool: PoolDescription) -> None:
+        """``step`` is for this pool. Raises InvalidRequest if that hashes otherwise, and as `note_done`."""
+        self._check_under_way(step)
+        if self._hasher is not None:
+            pool.check_hasher(self._hasher)
+        self.pool = pool
+
     @contextmanager
-    def sending(self) -> Iterator[PreparedStep]:
+    def sending(self, next_step_id: Callable[[], int]) -> Iterator[PreparedStep]:
         """Around one sending of the step under way.
 
         An error after which it certainly was not done gives it up: all of it goes out again with the next.
         After any other it stays under way. Once it may have been done, only the pool's own word is certain.
+        An error that names sequences at fault is passed over: under way then is the step without them.
 
         Raises:
             RuntimeError: No step is under way.
@@ -192,9 +203,11 @@ class Schedule:
             yield step
         except BlockyardError as error:
             is_certain = is_verdict(error) or (is_first and not may_have_been_done(error))
-            if is_certain and self._under_way is step:
-                self._under_way = None
-            raise
+            if not is_certain or self._under_way is not step:
+                raise
+            self._under_way, self._was_sent = without_faults(step, error, next_step_id), False
+            if self._under_way is None:
+                raise
 
     def note_done(self, step: PreparedStep, reply: Stepped) -> StepResult:
         """The step under way was done.
@@ -202,8 +215,8 @@ class Schedule:
         Raises:
             RuntimeError: ``step`` is not under way any more: it was resumed meanwhile, or all forgotten.
         """
-        if self._under_way is not step:
-            raise RuntimeError("the step was resumed, or the scheduler restarted, while it was awaited")
+        self._check_under_way(step)
+        assert self.pool is not None, "it was noted before the step was sent"
         self._under_way = None
         for tracked, num_tokens in zip(step.committed, step.commit.num_computed_tokens, strict=True):
             tracked.num_committed_tokens = max(tracked.num_committed_tokens, num_tokens)
@@ -212,17 +225,21 @@ class Schedule:
         del self._ended[: len(step.ended)]  # those that ended meanwhile stand behind
         for tracked in step.ended:
             self._uncommitted.pop(tracked, None)
-        result = take_in(step, reply)
+        result = take_in(step, reply, self.pool.num_usable_blocks)
         # Those that ended while their admission was under way have blocks now: the next step frees them.
         self._ended += [t for t in step.admitted if t.has_ended and t.handle is not None]
         return result
 
     def forget_blocks(self) -> None:
         """The lease has ended, or the pool has lost what was cached: every sequence waits again."""
-        self._under_way = None
+        self._under_way = self.pool = None
         self._ended.clear()
         self._uncommitted.clear()
         self._sequences = {name: tracked.successor() for name, tracked in self._sequences.items()}
+
+    def _check_under_way(self, step: PreparedStep) -> None:
+        if self._under_way is not step:
+            raise RuntimeError("the step was resumed, or the scheduler restarted, while it was awaited")
 
     def _get(self, sequence_id: str) -> Tracked:
         tracked = self._sequences.get(sequence_id)

@@ -50,14 +50,19 @@ class _Verbs:
         """Whether a step is awaited, or its outcome unknown: then `resume` before the next."""
         return self._schedule.is_step_under_way
 
+    def __repr__(self) -> str:
+        pending = ", a step under way" if self.is_step_under_way else ""
+        return f"<{type(self).__name__}: {len(self.running)} running, {len(self.waiting)} waiting{pending}>"
+
 
 class Scheduler(_Verbs):
     """Sequences under one lease, moved on step by step. Not thread-safe.
 
     Args:
         lease: Under which it holds blocks. Only this scheduler may send steps under it.
-        hasher: Hashes tokens for the prefix cache, as the pool wants it: see `Pool.hasher`. None: nothing is
-            hashed, and no prefix is found or offered.
+        hasher: Hashes tokens for the prefix cache, as the pool wants it: see `Pool.hasher`. The first step
+            compares it with the pool, save for its secret seed. None: nothing is hashed, and no prefix is
+            found or offered.
     """
 
     def __init__(self, lease: Lease, hasher: Hasher | None) -> None:
@@ -73,6 +78,8 @@ class Scheduler(_Verbs):
     ) -> StepResult:
         """Commit, free, extend and admit, in one call.
 
+        A sequence that the server names as not valid is refused by itself: the step is sent again without it.
+
         Args:
             schedule: Which sequences get slots, and for how many tokens at most: of a running one, its known
                 tokens that have none; of a waiting one, those beyond its cached prefix. None as a number is
@@ -86,8 +93,9 @@ class Scheduler(_Verbs):
             What was given.
 
         Raises:
-            LeaseExpired, StaleEpoch: Nothing is held any more: see `restart`.
-            SequenceNotFound, InvalidRequest: An argument names no live sequence, or cannot be meant.
+            LeaseExpired, StaleEpoch, PoolNotFound: Nothing is held any more: see `restart`.
+            SequenceNotFound, InvalidRequest: An argument names no live sequence, or cannot be meant; or the
+                pool hashes otherwise than this scheduler.
             BlockyardError: Any other. If `is_step_under_way`, the outcome is unknown: see `resume`. Else the
                 step was refused as a whole, and all that was noted goes out again with the next.
             RuntimeError: The outcome of the step before is unknown.
@@ -102,14 +110,20 @@ class Scheduler(_Verbs):
             BlockyardError: As `step`.
             RuntimeError: There is none.
         """
-        with self._schedule.sending() as step:
-            reply = self._lease.step(
-                commit=step.commit, free=step.free, extend=step.extend, admit=step.admit, step_id=step.step_id
-            )
-        return self._schedule.note_done(step, reply)
+        result: StepResult | None = None
+        while result is None:  # once more for each sequence at fault
+            with self._schedule.sending(self._lease.next_step_id) as step:
+                if self._schedule.pool is None:
+                    self._schedule.note_pool(step, self._lease.describe_pool())
+                reply = self._lease.step(**step.arguments)
+                result = self._schedule.note_done(step, reply)
+        return result
 
     def restart(self, lease: Lease) -> None:
-        """Go on under a new lease, after the old one ended: every sequence waits to be admitted again."""
+        """Go on under a new lease, after the old one ended: every sequence waits to be admitted again.
+
+        After `PoolNotFound` (pools end with their server) that is a lease of the pool created anew.
+        """
         self._schedule.forget_blocks()
         self._lease = lease
 
@@ -134,11 +148,14 @@ class AsyncScheduler(_Verbs):
 
     async def resume(self) -> StepResult:
         """As `Scheduler.resume`."""
-        with self._schedule.sending() as step:
-            reply = await self._lease.step(
-                commit=step.commit, free=step.free, extend=step.extend, admit=step.admit, step_id=step.step_id
-            )
-        return self._schedule.note_done(step, reply)
+        result: StepResult | None = None
+        while result is None:
+            with self._schedule.sending(self._lease.next_step_id) as step:
+                if self._schedule.pool is None:
+                    self._schedule.note_pool(step, await self._lease.describe_pool())
+                reply = await self._lease.step(**step.arguments)
+                result = self._schedule.note_done(step, reply)
+        return result
 
     def restart(self, lease: AsyncLease) -> None:
         """As `Scheduler.restart`."""

@@ -50,7 +50,7 @@ class _Sending(Generic[User]):
     """What both senders know: where to, how often, who uses them, and whether they are closed."""
 
     def __init__(self, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
-        self._origin = origin
+        self.origin = origin
         self._policy = policy
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class _Sending(Generic[User]):
 
     def _deliver(self, call: Call[T], policy: RetryPolicy | None) -> Generator[Request | Pause, Outcome, T]:
         self._check_open()
-        return deliver(call, self._origin, policy or self._policy, _SURROUNDINGS)
+        return deliver(call, self.origin, policy or self._policy, _SURROUNDINGS)
 
     def _try_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)

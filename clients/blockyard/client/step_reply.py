@@ -1,6 +1,7 @@
 """What the reply to a step changes of the sequences that it was for."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from blockyard.client.prepared_step import PreparedStep
 from blockyard.client.step_result import Scheduled, StepResult
@@ -10,32 +11,43 @@ from blockyard.core.ids import BlockId
 from blockyard.core.replies import Admitted, Refused, Stepped
 
 
-def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
+def take_in(step: PreparedStep, reply: Stepped, num_usable_blocks: int) -> StepResult:
     """Note on each sequence what it got.
+
+    Args:
+        step: What was asked for.
+        reply: The server's.
+        num_usable_blocks: All that the pool can have free: an admission that needs more is refused.
 
     Returns:
         The same by id. Sequences that have ended meanwhile are not told of.
     """
     scheduled: dict[str, Scheduled] = {}
     insufficient: list[str] = []
-    refused: dict[str, Refused] = {}
+    refused: dict[str, Refused] = {t.sequence_id: why for t, why in step.refused.items() if not t.has_ended}
     given = dict(zip(reply.extend.sequences, reply.extend.block_ids, strict=True))
     for tracked, handle, num_new_tokens, num_tokens, num_hashes in step.extended:
         block_ids = given.get(handle)
-        if block_ids is None:
+        if block_ids is not None:
+            tracked.note_extended(
+                num_counted_tokens=num_tokens,
+                num_new_tokens=num_new_tokens,
+                num_lookahead_tokens=step.extend.num_lookahead_tokens,
+                num_sent_hashes=num_hashes,
+            )
+            _grow(tracked, block_ids, None, num_new_tokens, scheduled)
+        elif not tracked.has_ended:
             insufficient.append(tracked.sequence_id)
-            continue
-        tracked.note_extended(num_tokens, num_new_tokens, num_hashes)
-        _grow(tracked, block_ids, None, num_new_tokens, scheduled)
     for tracked, admission, answer in zip(step.admitted, step.admit, reply.admit, strict=True):
         if isinstance(answer, Admitted):
-            num_cached, num_new_tokens = answer.num_cached_tokens, answer.num_new_tokens
-            tracked.note_admitted(answer.sequence, num_cached, num_new_tokens, len(admission.block_hashes))
-            _grow(tracked, answer.block_ids, num_cached, num_new_tokens, scheduled)
-        elif answer.code == InsufficientBlocks.code:
-            insufficient.append(tracked.sequence_id)
+            tracked.note_admitted(answer, admission)
+            _grow(tracked, answer.block_ids, answer.num_cached_tokens, answer.num_new_tokens, scheduled)
+        elif tracked.has_ended:
+            continue
+        elif (why := _beyond_waiting(answer, num_usable_blocks)) is not None:
+            refused[tracked.sequence_id] = why
         else:
-            refused[tracked.sequence_id] = answer
+            insufficient.append(tracked.sequence_id)
     return StepResult(
         step_id=step.step_id,
         epoch=reply.epoch,
@@ -45,6 +57,17 @@ def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
         copies=reply.copies,
         num_free_blocks=reply.num_free_blocks,
     )
+
+
+def _beyond_waiting(answer: Refused, num_usable_blocks: int) -> Refused | None:
+    """Why the admission fails even once others free their blocks; None if it can succeed then."""
+    if answer.code != InsufficientBlocks.code:
+        return answer
+    num_required = answer.num_required_blocks or 0
+    if num_required <= num_usable_blocks:
+        return None
+    sentence = f"{num_required} blocks are needed at once, and the pool has {num_usable_blocks} in all"
+    return replace(answer, detail=f"{sentence}: schedule fewer tokens at a time, or finish the sequence")
 
 
 def _grow(

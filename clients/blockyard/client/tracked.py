@@ -8,6 +8,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.hash_chain import HashChain
 from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
+from blockyard.core.replies import Admitted, Refused
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -18,14 +19,16 @@ class Tracked:
         |-- KV written --|-- has slots, unwritten --|-- known, without slots --|
 
     Speculated tokens carry ``num_granted_tokens`` beyond ``num_tokens`` until they are appended or rejected;
-    slots for lookahead can carry ``num_computed_tokens`` beyond ``num_granted_tokens``.
+    slots for lookahead can carry ``num_computed_tokens`` beyond ``num_granted_tokens``, up to ``num_slots``.
 
     Attributes:
         chain: Of the known tokens; None where nothing is hashed.
         block_hashes: Of all full blocks of known tokens.
         handle: The server's name for it; None until admitted.
         has_ended: Finished, or replaced by its successor after a preemption.
+        refusal: Why the server takes no step that gives it slots; None if nothing is wrong with it.
         num_counted_tokens: The server's count of granted tokens: too high after a rejection.
+        num_slots: Tokens that its blocks have slots for: counted ones, and the lookahead that came with them.
         num_committed_tokens: Told to the server as written, and acknowledged.
         num_sent_hashes: Likewise.
         block_ids: Per group, the block table.
@@ -39,9 +42,11 @@ class Tracked:
     skip_prefix_cache: bool = False
     handle: SequenceHandle | None = None
     has_ended: bool = False
+    refusal: Refused | None = None
     num_computed_tokens: int = 0
     num_granted_tokens: int = 0
     num_counted_tokens: int = 0
+    num_slots: int = 0
     num_committed_tokens: int = 0
     num_sent_hashes: int = 0
     block_ids: list[list[BlockId]] = field(default_factory=list)
@@ -63,10 +68,12 @@ class Tracked:
         """The KV of the first ``num_tokens`` tokens is written; fewer than before change nothing.
 
         Raises:
-            InvalidRequest: Not so many are known.
+            InvalidRequest: Not so many are known, or have slots.
         """
         if not 0 <= num_tokens <= self.num_tokens:
             raise InvalidRequest.of("num_computed_tokens", f"{num_tokens} of {self.num_tokens} known tokens")
+        if num_tokens > self.num_slots:
+            raise InvalidRequest.of("num_computed_tokens", f"{num_tokens} of {self.num_slots} with slots")
         self.num_computed_tokens = max(self.num_computed_tokens, num_tokens)
 
     def reject(self, num_tokens: int) -> None:
@@ -100,18 +107,25 @@ class Tracked:
             skip_prefix_cache=self.skip_prefix_cache,
         )
 
-    def note_admitted(
-        self, handle: SequenceHandle, num_cached_tokens: int, num_new_tokens: int, num_sent_hashes: int
-    ) -> None:
+    def note_admitted(self, answer: Admitted, admission: Admission) -> None:
         """The server has taken it in."""
-        self.handle = handle
-        self.num_computed_tokens = self.num_committed_tokens = num_cached_tokens
-        self.num_granted_tokens = self.num_counted_tokens = num_cached_tokens + num_new_tokens
-        self.num_sent_hashes = num_sent_hashes
+        self.handle = answer.sequence
+        self.num_computed_tokens = self.num_committed_tokens = answer.num_cached_tokens
+        self.num_granted_tokens = self.num_counted_tokens = answer.num_cached_tokens + answer.num_new_tokens
+        self.num_slots = self.num_counted_tokens + admission.num_lookahead_tokens
+        self.num_sent_hashes = len(admission.block_hashes)
 
-    def note_extended(self, num_counted_tokens: int, num_new_tokens: int, num_sent_hashes: int) -> None:
+    def note_extended(
+        self,
+        *,
+        num_counted_tokens: int,
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        num_sent_hashes: int,
+    ) -> None:
         """The server has given it ``num_new_tokens`` slots, and counts ``num_counted_tokens``."""
         self.num_counted_tokens = num_counted_tokens
+        self.num_slots = max(self.num_slots, num_counted_tokens + num_lookahead_tokens)
         self.num_granted_tokens += num_new_tokens
         self.num_sent_hashes = num_sent_hashes
 
