@@ -6,6 +6,7 @@ closed: what follows on it could not be told from the next response.
 """
 
 import re
+import select
 import socket
 import time
 from contextlib import suppress
@@ -44,7 +45,9 @@ class Connection:
         "_has_begun",
         "_is_kept",
         "_max_body_bytes",
+        "_poll",
         "_socket",
+        "_spin_s",
         "_wait_s",
         "is_reusable",
     )
@@ -54,11 +57,14 @@ class Connection:
     ) -> None:
         self._socket = _connect(host, port, deadline_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._max_body_bytes = max_body_bytes
         self._buffer = bytearray()
         self._deadline_s = deadline_s
         self._wait_s = 0.0
+        self._spin_s = 0.0
         self._has_begun = False
         self._is_kept = False
         self.is_reusable = True
@@ -69,22 +75,15 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the peer has closed, or sent what nobody asked for, while the connection was idle."""
-        try:
-            self._socket.setblocking(False)
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            self._wait_s = 0.0
-            return False
-        except OSError:
-            return True
-        return True
+        return bool(self._poll.poll(0))
 
-    def exchange(self, request: Request, deadline_s: float) -> Response:
+    def exchange(self, request: Request, deadline_s: float, *, spin_s: float = 0.0) -> Response:
         """Send ``request``, read its response to the end.
 
         Args:
             request: Its origin is this connection's.
             deadline_s: For all of it, as `time.monotonic` counts.
+            spin_s: How long to look for bytes, each time there are none, before sleeping until they come.
 
         Returns:
             The response. `is_reusable` says whether another request may follow.
@@ -99,6 +98,7 @@ class Connection:
         self.is_reusable = False  # until the response has been read to its end
         self._has_begun = False
         self._deadline_s = deadline_s
+        self._spin_s = spin_s
         try:
             self._limit_wait()
             with suppress(BrokenPipeError):  # a body refused early: its reason may stand in the response
@@ -199,6 +199,9 @@ class Connection:
         return taken
 
     def _receive(self) -> None:
+        spin_until_s = time.monotonic() + self._spin_s
+        while not self._poll.poll(0) and time.monotonic() < spin_until_s:
+            pass
         self._limit_wait()
         received = self._socket.recv(_RECEIVE_BYTES)
         if not received:

@@ -13,13 +13,19 @@ from blockyard.client.wire import Request, Response
 MAX_IDLE_CONNECTIONS = 32
 """Kept open per server; more may be in use at once."""
 
+SPIN_S = 0.0003
+"""How long a caller that is alone looks for its reply before it sleeps: most are there by then, and waking a
+processor that went to sleep costs more. Measured with one caller and its server on two cores: 0.29 ms a call
+in place of 0.40. Several callers at once, or a single processor, do not spin."""
+
 
 @dataclass(slots=True)
 class _Idle:
-    """One process's idle connections by origin, and the lock over them."""
+    """One process's idle connections by origin, its exchanges under way, and the lock over them."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_origin: dict[str, list[Connection]] = field(default_factory=dict)
+    num_exchanges: int = 0
 
     def take_all(self) -> list[Connection]:
         taken, self.by_origin = self.by_origin, {}
@@ -37,18 +43,28 @@ class LeanTransport:
         self._max_body_bytes = max_body_bytes
         self._idle_by_process: dict[int, _Idle] = {}
         self._is_closed = False
+        self._may_spin = _num_processors() > 1
 
     def send(self, request: Request, timeout_s: float) -> Response:
         """As `Transport.send`; also raises ValueError where the origin is not plain HTTP."""
         deadline_s = time.monotonic() + timeout_s
         idle = self._idle()
-        connection = self._take(idle, request.origin) or self._connect(request.origin, deadline_s)
+        with idle.lock:
+            idle.num_exchanges += 1
+            is_alone = idle.num_exchanges == 1
         try:
-            response = connection.exchange(request, deadline_s)
-        except BaseException:
-            connection.close()
-            raise
-        self._give_back(idle, request.origin, connection)
+            connection = self._take(idle, request.origin) or self._connect(request.origin, deadline_s)
+            try:
+                response = connection.exchange(
+                    request, deadline_s, spin_s=SPIN_S if is_alone and self._may_spin else 0.0
+                )
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(idle, request.origin, connection)
+        finally:
+            with idle.lock:
+                idle.num_exchanges -= 1
         return response
 
     def close(self) -> None:
@@ -100,6 +116,11 @@ class LeanTransport:
                     connections.append(connection)
                     return
         connection.close()
+
+
+def _num_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_go_lean(url: str) -> bool:
