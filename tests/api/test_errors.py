@@ -180,6 +180,19 @@ def test_our_own_mistake_is_answered_500() -> None:
     assert (reply.status_code, reply.json()["code"]) == (500, "internal_error")
 
 
+def test_a_timeout_of_our_own_is_not_laid_at_the_callers_door() -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    with make_api() as api:
+        pool = make_pool(api)
+        lease = make_lease(api, pool)
+        next(iter(api.app.pools))[1].apply = late  # type: ignore[attr-defined]
+        reply = api.post(f"{pool}/free", json={"lease_id": lease, "sequence_ids": []})
+        del next(iter(api.app.pools))[1].apply  # type: ignore[attr-defined]
+    assert (reply.status_code, reply.json()["code"]) == (500, "internal_error")
+
+
 def refused_bodies() -> list[tuple[str, str, Any]]:
     """Requests that can never succeed: route below the pool, why, body."""
     allocate = {"sequence_id": "s", "num_tokens": 8}

@@ -199,15 +199,19 @@ class Connection:
         return taken
 
     def _receive(self) -> None:
-        spin_until_s = time.monotonic() + self._spin_s
-        while not self._poll.poll(0) and time.monotonic() < spin_until_s:
-            pass
+        if self._spin_s:
+            self._spin()
         self._limit_wait()
         received = self._socket.recv(_RECEIVE_BYTES)
         if not received:
             raise ConnectionResetError("end of stream")
         self._has_begun = True
         self._buffer += received
+
+    def _spin(self) -> None:
+        until_s = time.monotonic() + self._spin_s
+        while not self._poll.poll(0) and time.monotonic() < until_s:
+            pass
 
     def _limit_wait(self) -> None:
         left_s = self._deadline_s - time.monotonic()

@@ -28,6 +28,10 @@ class ClientGone(Exception):
     """The caller hung up before its body was complete."""
 
 
+class BodyLate(Exception):
+    """The caller took too long over its body."""
+
+
 def not_ready() -> NotReady:
     """What is answered before the server's start is complete, and once its stop has begun."""
     return NotReady("the server is starting or stopping: try again", {"retry_after_ms": RETRY_AFTER_MS})
@@ -77,10 +81,9 @@ class Guard:
         self._num_in_flight += 1
         try:
             self._refuse_if_busy(scope["path"])
-            async with asyncio.timeout(self._body_timeout_s):
-                body = await self._read_body(scope, receive)
+            body = await self._body_in_time(scope, receive)
             await self._app(scope, _replay(body, receive), note_status)
-        except TimeoutError:
+        except BodyLate:
             detail = f"the body did not arrive within {self._body_timeout_s} s (--body-timeout-s)"
             late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
             await late(scope, receive, note_status)
@@ -112,6 +115,19 @@ class Guard:
                 f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
                 {"retry_after_ms": RETRY_AFTER_MS},
             )
+
+    async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
+        """The request's body, whole.
+
+        Raises:
+            BodyLate: It did not arrive in time.
+            BodyTooLarge, ClientGone: See `_read_body`.
+        """
+        try:
+            async with asyncio.timeout(self._body_timeout_s):
+                return await self._read_body(scope, receive)
+        except TimeoutError:
+            raise BodyLate from None
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         """The request's body, whole.

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from blockyard.server.media import JSON, MSGPACK
+from blockyard.server.pool_call_handler import MAX_KEY_LENGTH
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.problems import PROBLEM_RESPONSES, Problem
 
@@ -56,7 +57,7 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
                 "in": "header",
                 "required": False,
                 "description": "A repeat with the same key and lease gets the first reply again.",
-                "schema": {"type": "string", "maxLength": 256},
+                "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH},
             }
         )
     return {
