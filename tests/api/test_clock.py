@@ -36,3 +36,14 @@ def test_a_standstill_counts_as_one_step() -> None:
     assert clock.now_ms() - began_ms == MAX_STEP_NS // MS
     steady.now_ns += 5 * MS
     assert clock.now_ms() - began_ms == MAX_STEP_NS // MS + 5
+
+
+def test_a_time_to_come_is_told_as_it_will_really_be_whatever_the_server_slept() -> None:
+    steady = Steady()
+    clock = Clock(steady)
+    began_ms = clock.now_ms()
+    steady.now_ns += 60_000 * MS
+    assert clock.real_ms(clock.now_ms() + 1_000) - began_ms == 61_000
+    clock.tick()
+    steady.now_ns += 5 * MS
+    assert clock.real_ms(clock.now_ms() + 1_000) - began_ms == 61_005

@@ -7,6 +7,8 @@ meantime waits in a socket, and is not to find it gone.
     ticks       |    |    |    |                          |    |
     real time   0----1----2----3--------------------------9---10
     our time    0----1----2----3----------]               4----5     at most MAX_STEP after a tick
+
+Whoever is told a time is told the real one: `real_ms`.
 """
 
 import time
@@ -23,17 +25,21 @@ class Clock:
         steady_ns: The steady clock, in nanoseconds.
     """
 
-    __slots__ = ("_offset_ns", "_steady_ns", "_ticked_ns")
+    __slots__ = ("_offset_ns", "_start_ns", "_steady_ns", "_ticked_ns")
 
     def __init__(self, steady_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._steady_ns = steady_ns
         self._ticked_ns = steady_ns()
-        self._offset_ns = time.time_ns() - self._ticked_ns
+        self._start_ns = self._offset_ns = time.time_ns() - self._ticked_ns
 
     def now_ms(self) -> int:
         """The time in whole milliseconds."""
         since_tick_ns = min(self._steady_ns() - self._ticked_ns, MAX_STEP_NS)
         return (self._offset_ns + self._ticked_ns + since_tick_ns) // 1_000_000
+
+    def real_ms(self, time_ms: int) -> int:
+        """When it will really be ``time_ms``, a time of ours to come, unless the server stands still."""
+        return time_ms + (self._start_ns + self._steady_ns()) // 1_000_000 - self.now_ms()
 
     def tick(self) -> None:
         """The server is alive: what passed since the last tick beyond `MAX_STEP_NS` does not count."""
