@@ -9,6 +9,7 @@ from httpx2 import Response
 
 from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.errors import ERRORS
+from blockyard.planning.errors import PLAN_ERRORS
 
 
 def provoke_invalid_request(api: TestClient) -> Response:
@@ -95,6 +96,31 @@ def provoke_not_ready(api: TestClient) -> Response:
     return api.get("/v1/pools")
 
 
+def provoke_plan_not_found(api: TestClient) -> Response:
+    return api.get(f"{make_pool(api)}/plan")
+
+
+FULL = {"kind": "full_attention", "block_size": 16, "num_kv_heads": 1, "head_size": 64, "dtype": "float16"}
+MLA = {"kind": "mla_attention", "block_size": 64, "num_kv_heads": 1, "head_size": 576, "dtype": "bfloat16"}
+INDEXER = {**MLA, "head_size": 128, "cache_role": "indexer"}
+COMPRESSED = {**MLA, "head_size": 128, "tokens_per_state": 4}
+STATE = {"kind": "mamba", "block_size": 16, "shapes": [[64]], "dtypes": ["float32"]}
+SPARSE = {"layers.0.attn": MLA, "layers.0.indexer": INDEXER}
+
+
+def ask_plan(
+    *layers: dict[str, Any], memory: int = 10**9, **options: Any
+) -> Callable[[TestClient], Response]:
+    """Asks for a plan of ``layers`` on a rank each, of requests of 64 tokens."""
+    workers = [{"available_memory_bytes": memory, "layers": each} for each in layers]
+    return lambda api: api.post("/v1/plans", json={"workers": workers, "max_model_len": 64, **options})
+
+
+def ask_sparse_plan(**hisparse: int) -> Callable[[TestClient], Response]:
+    """Asks for a plan with sparse pages on the host."""
+    return ask_plan(SPARSE, layout="BLHNC", hisparse={"host_pool_bytes": 10**9, "index_topk": 64, **hisparse})
+
+
 MAX_BODY_BYTES = 4096
 
 CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] = {
@@ -105,6 +131,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     ),
     "pool_not_found": (provoke_pool_not_found, 404, {}),
     "sequence_not_found": (provoke_sequence_not_found, 404, {}),
+    "plan_not_found": (provoke_plan_not_found, 404, {}),
     "pool_exists": (provoke_pool_exists, 409, {}),
     "pool_in_use": (provoke_pool_in_use, 409, {}),
     "sequence_exists_elsewhere": (provoke_sequence_exists_elsewhere, 409, {}),
@@ -120,11 +147,74 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "body_too_large": (provoke_body_too_large, 413, {"max_body_bytes": MAX_BODY_BYTES}),
     "overloaded": (provoke_overloaded, 503, {"retry_after_ms": 100}),
     "not_ready": (provoke_not_ready, 503, {"retry_after_ms": 100}),
+    "no_memory": (
+        ask_plan({"l": FULL}, memory=4096),
+        422,
+        {"rank": 0, "available_bytes": 4096, "bytes_per_block": 4096},
+    ),
+    "insufficient_memory": (
+        ask_plan({"l": FULL}, memory=4 * 4096),
+        422,
+        {"rank": 0, "needed_bytes": 16384, "available_bytes": 12288, "estimated_max_model_len": 48},
+    ),
+    "conflicting_layer_specs": (
+        ask_plan({"l": FULL}, {"l": {**FULL, "head_size": 32}}),
+        422,
+        {"layer": "l"},
+    ),
+    "incompatible_page_sizes": (
+        ask_plan({"a": MLA, "s": {**STATE, "shapes": [[20_000]]}}),
+        422,
+        {"page_size_bytes": {"a": 73728, "s": 80000}},
+    ),
+    "cannot_unify_hybrid": (
+        ask_plan({"a": FULL, "s": STATE}, hybrid_groups=False),
+        422,
+        {"kinds": ["full_attention", "mamba"]},
+    ),
+    "layout_cannot_express": (
+        ask_plan({"a": MLA, "i": INDEXER}, layout="LHBNC"),
+        422,
+        {"layout": "LHBNC", "possible_layouts": ["BLHNC", "BLNHC"]},
+    ),
+    "invalid_prefix_match_unit": (
+        ask_plan({"l": FULL}, prefix_match_unit=8),
+        422,
+        {"prefix_match_unit": 8, "block_sizes": [16]},
+    ),
+    "state_page_too_large": (
+        ask_plan({"0.s": {**STATE, "shapes": [[20_000]]}, "1.a": MLA, "1.i": COMPRESSED}),
+        422,
+        {"state_bytes": 80000, "page_size_bytes": 73728},
+    ),
+    "pipeline_stage_without_mla": (
+        ask_plan({"0.s": STATE}, {"1.a": MLA, "1.i": COMPRESSED}, parallel={"pipeline": 2}),
+        422,
+        {"stage": 0},
+    ),
+    "host_pool_too_small": (
+        ask_sparse_plan(host_pool_bytes=2 * 73728),
+        422,
+        {"num_host_blocks": 2, "num_required_blocks": 3},
+    ),
+    "device_buffer_too_small": (
+        ask_sparse_plan(device_buffer_size=63),
+        422,
+        {"device_buffer_size": 63, "needed_tokens": 64},
+    ),
+    "unsupported_model": (
+        lambda api: api.post(
+            "/v1/plans",
+            json={"hf_config": {"model_type": "weird"}, "workers": [{"available_memory_bytes": 10**9}]},
+        ),
+        422,
+        {"model_type": "weird"},
+    ),
 }
 
 
 def test_every_error_class_has_a_case() -> None:
-    assert {error.code for error in ERRORS} == set(CASES)
+    assert {error.code for error in (*ERRORS, *PLAN_ERRORS)} == set(CASES)
 
 
 @pytest.mark.parametrize("code", CASES)

@@ -120,13 +120,15 @@ class Client:
     hash = blocking(ServerCalls.hash)
     pools = blocking(ServerCalls.pools)
 
-    def create_pool(self, name: str, *, num_blocks: int, **options: Unpack[PoolOptions]) -> Pool:
+    def create_pool(
+        self, name: str, *, num_blocks: int | None = None, **options: Unpack[PoolOptions]
+    ) -> Pool:
         """Create a pool, or find the one that was created under this name with the same arguments.
 
         Args:
             name: Of the pool: letters, digits, ``.``, ``_`` and ``-``, a letter or digit first, at most 128.
-            num_blocks: Blocks, the null block included; at least 1.
-            options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
+            num_blocks: Blocks, the null block included; at least 1. A plan's follow from its memory.
+            options: ``block_size``, ``groups`` or ``plan``, and what else `PoolOptions` has.
 
         Raises:
             PoolExists: The name is taken by another configuration.

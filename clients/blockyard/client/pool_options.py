@@ -8,11 +8,12 @@ from blockyard.core.config import GroupConfig
 
 
 class PoolOptions(TypedDict, total=False):
-    """Options of `Client.create_pool`. One of ``block_size`` and ``groups`` is needed.
+    """Options of `Client.create_pool`. One of ``block_size``, ``groups`` and ``plan`` is needed.
 
     Attributes:
         block_size: Tokens a block, of a single full-attention group.
         groups: Or all groups, each a `GroupConfig` or a dict of its fields.
+        plan: Or a plan's request, from which blocks and groups follow: ``num_blocks`` is left out then.
         scheduler_block_size: Tokens that hits are aligned to, with several groups. By default the least
             common multiple of the block sizes.
         hash_block_size: Tokens a block hash stands for. By default the greatest common divisor.
@@ -29,6 +30,7 @@ class PoolOptions(TypedDict, total=False):
 
     block_size: int
     groups: Sequence[GroupConfig | Mapping[str, Any]]
+    plan: Mapping[str, Any]
     scheduler_block_size: int
     hash_block_size: int
     max_model_len: int

@@ -93,21 +93,22 @@ class ServerCalls:
         return Call(method="GET", path="/v1/pools", read=_read_pools)
 
     def create_pool(
-        self, name: str, *, num_blocks: int, **options: Unpack[PoolOptions]
+        self, name: str, *, num_blocks: int | None = None, **options: Unpack[PoolOptions]
     ) -> Call[PoolDescription]:
         """Create a pool, or find the one that was created under this name with the same arguments.
 
         Args:
             name: Of the pool: letters, digits, ``.``, ``_`` and ``-``, a letter or digit first, at most 128.
-            num_blocks: Blocks, the null block included; at least 1.
-            options: ``block_size`` or ``groups``, and what else `PoolOptions` has.
+            num_blocks: Blocks, the null block included; at least 1. A plan's follow from its memory.
+            options: ``block_size``, ``groups`` or ``plan``, and what else `PoolOptions` has.
 
         Raises:
             PoolExists: The name is taken by another configuration.
             InvalidRequest: The name cannot be, or sizes do not fit each other.
             TypeError: There is no such option.
         """
-        body = encode({"num_blocks": num_blocks, **options_body(options)}, Form.JSON)
+        sizes = {} if num_blocks is None else {"num_blocks": num_blocks}
+        body = encode({**sizes, **options_body(options)}, Form.JSON)
         return Call(method="PUT", path=pool_path(check_pool_name(name)), read=_read_description, body=body)
 
 

@@ -4,6 +4,7 @@
     ├── InvalidRequest             invalid_request             the request can never succeed as it is
     ├── PoolNotFound               pool_not_found
     ├── SequenceNotFound           sequence_not_found
+    ├── PlanNotFound               plan_not_found
     ├── PoolExists                 pool_exists
     ├── PoolInUse                  pool_in_use
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
@@ -14,7 +15,8 @@
     ├── LeaseExpired               lease_expired
     ├── BodyTooLarge               body_too_large
     ├── Overloaded                 overloaded                  a retry can succeed after a pause
-    └── NotReady                   not_ready                   a retry can succeed after a pause
+    ├── NotReady                   not_ready                   a retry can succeed after a pause
+    └── PlanError                  a branch of its own: see `blockyard.planning.errors`
 
 An error carries a stable ``code``, a sentence that says what to change, and the figures that its code
 names. Whoever raises one has done nothing of what was asked.
@@ -77,6 +79,13 @@ class SequenceNotFound(BlockyardError):
 
     code = "sequence_not_found"
     title = "No such sequence"
+
+
+class PlanNotFound(BlockyardError):
+    """The pool was not made from a plan."""
+
+    code = "plan_not_found"
+    title = "The pool was not made from a plan"
 
 
 class PoolExists(BlockyardError):
@@ -208,6 +217,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     InvalidRequest,
     PoolNotFound,
     SequenceNotFound,
+    PlanNotFound,
     PoolExists,
     PoolInUse,
     SequenceExistsElsewhere,
@@ -220,7 +230,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     Overloaded,
     NotReady,
 )
-"""Every error, each code once."""
+"""Every error but the branch of plans, each code once."""
 
 
 def _some(block_ids: Sequence[int]) -> str:

@@ -23,7 +23,7 @@ from blockyard.server.metrics import metrics_route
 from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
 from blockyard.server.pools import Pools
 from blockyard.server.problems import http_problem, internal_error, invalid_fields
-from blockyard.server.routes import api_routes, health_routes
+from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
 
 log = structlog.get_logger("blockyard.server")
@@ -73,6 +73,7 @@ class Server:
         )
         self.api.router.routes[:0] = handlers.routes()
         self.api.include_router(api_routes(self.pools))
+        self.api.include_router(plan_routes(self.pools))
         self.api.include_router(health_routes(lambda: self.is_ready))
         self.api.include_router(metrics_route(self.pools))
         self.api.include_router(dashboard_routes())

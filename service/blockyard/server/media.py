@@ -11,8 +11,8 @@ from starlette.responses import Response
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.errors import BlockyardError, InvalidRequest
 from blockyard.core.replies import Reply
+from blockyard.server.body import Body
 from blockyard.server.problems import PROBLEM_JSON, invalid_body, problem
-from blockyard.server.schemas import Body
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

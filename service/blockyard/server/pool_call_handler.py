@@ -5,6 +5,7 @@ also found without Starlette's: `HotPath` takes them before any router sees them
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import xxhash
@@ -16,12 +17,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from blockyard.core import commands as ask
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.pool import Pool
-from blockyard.core.replies import Found, Reply
+from blockyard.core.replies import Found, LeaseGranted, Reply
 from blockyard.server.clock import Clock
 from blockyard.server.media import BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
-from blockyard.server.schemas import Body, LookupBody, PoolBody
+from blockyard.server.schemas import LookupBody, PoolBody
 
 MAX_KEY_LENGTH = 256
 POOLS_PATH = "/v1/pools/"
@@ -42,7 +43,7 @@ class PoolCallHandler:
         self._call = call
         self._pools = pools
         self._clock = clock
-        self._reader: BodyReader[Body] = BodyReader(call.body, takes_msgpack=call.is_hot)
+        self._reader: BodyReader[PoolBody] = BodyReader(call.body, takes_msgpack=call.is_hot)
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
         self._body_is_optional = call.body is PoolBody
 
@@ -73,6 +74,8 @@ class PoolCallHandler:
             key = headers.get(b"idempotency-key") if call.method == "POST" else None
             once = command if key is None else _once(key.decode("latin-1"), scope["path"], raw, command)
             reply = pool.apply(once, self._clock.now_ms())
+            if isinstance(reply, LeaseGranted):
+                reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
         return self._writer.write(reply, msgpack=call.is_hot and wants_msgpack(headers), status=call.status)
 
 

@@ -30,7 +30,7 @@ class PoolCall:
     """
 
     path: str
-    body: type[schemas.Body]
+    body: type[schemas.PoolBody]
     reply: type[tell.Reply]
     summary: str
     command: Callable[[Any, dict[str, Any]], ask.PoolCommand] | None

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from blockyard.core.commands import ExpireLeases
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import InvalidRequest, PoolExists, PoolInUse, PoolNotFound
+from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, PoolInUse, PoolNotFound
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired
+from blockyard.planning.planner import Plan
 
 
 class Pools:
@@ -16,6 +17,7 @@ class Pools:
         self._max_pools = max_pools
         self._max_pool_blocks = max_pool_blocks
         self._pools: dict[str, Pool] = {}
+        self._plans: dict[str, Plan] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Pool]]:
         return iter(self._pools.items())
@@ -31,16 +33,34 @@ class Pools:
             raise PoolNotFound(f"there is no pool {name!r}: GET /v1/pools lists those there are")
         return pool
 
-    def create(self, name: str, config: PoolConfig) -> tuple[Pool, bool]:
-        """The pool of this name and configuration, and whether it is new.
+    def plan(self, name: str) -> Plan:
+        """The plan that the pool of this name was made from.
 
         Raises:
-            PoolExists: It stands with another configuration.
+            PoolNotFound: There is no such pool.
+            PlanNotFound: It was made from sizes.
+        """
+        self.get(name)
+        plan = self._plans.get(name)
+        if plan is None:
+            raise PlanNotFound(f"pool {name!r} was made from sizes, not from a plan")
+        return plan
+
+    def create(self, name: str, config: PoolConfig, plan: Plan | None = None) -> tuple[Pool, bool]:
+        """The pool of this name and configuration, and whether it is new.
+
+        Args:
+            name: Not checked.
+            config: Sizes and options.
+            plan: What they follow from, if they do.
+
+        Raises:
+            PoolExists: It stands with another configuration or plan.
             InvalidRequest: It would be too large, or one too many, or its sizes are wrong.
         """
         known = self._pools.get(name)
         if known is not None:
-            if known.config != config:
+            if known.config != config or self._plans.get(name) != plan:
                 raise PoolExists(
                     f"pool {name!r} has another configuration: delete it first, or choose another name"
                 )
@@ -55,6 +75,8 @@ class Pools:
                 "pool", f"this server owns {self._max_pools} pools already (--max-pools): delete one first"
             )
         pool = self._pools[name] = Pool(config)
+        if plan is not None:
+            self._plans[name] = plan
         return pool, True
 
     def delete(self, name: str, *, force: bool) -> Pool:
@@ -70,6 +92,7 @@ class Pools:
             raise PoolInUse(
                 f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"
             )
+        self._plans.pop(name, None)
         return self._pools.pop(name)
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:

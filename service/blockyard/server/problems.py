@@ -6,7 +6,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from blockyard.core.errors import (
-    ERRORS,
     BlockyardError,
     BodyTooLarge,
     DoubleFree,
@@ -16,6 +15,7 @@ from blockyard.core.errors import (
     NotOwner,
     NotReady,
     Overloaded,
+    PlanNotFound,
     PoolExists,
     PoolInUse,
     PoolNotFound,
@@ -23,11 +23,13 @@ from blockyard.core.errors import (
     SequenceNotFound,
     StaleEpoch,
 )
+from blockyard.planning.errors import PLAN_ERRORS
 
 STATUS: dict[type[BlockyardError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     PoolNotFound: HTTPStatus.NOT_FOUND,
     SequenceNotFound: HTTPStatus.NOT_FOUND,
+    PlanNotFound: HTTPStatus.NOT_FOUND,
     PoolExists: HTTPStatus.CONFLICT,
     PoolInUse: HTTPStatus.CONFLICT,
     SequenceExistsElsewhere: HTTPStatus.CONFLICT,
@@ -39,6 +41,7 @@ STATUS: dict[type[BlockyardError], HTTPStatus] = {
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     Overloaded: HTTPStatus.SERVICE_UNAVAILABLE,
     NotReady: HTTPStatus.SERVICE_UNAVAILABLE,
+    **dict.fromkeys(PLAN_ERRORS, HTTPStatus.UNPROCESSABLE_ENTITY),
 }
 
 PROBLEM_JSON = "application/problem+json"
@@ -54,7 +57,7 @@ class Problem(BaseModel):
     status: int
     detail: str = Field(description="What is wrong, and what to do about it.")
     code: str = Field(
-        description="Stable. " + " ".join(f"`{error.code}`: {error.title}." for error in ERRORS),
+        description="Stable. " + " ".join(f"`{error.code}`: {error.title}." for error in STATUS),
         examples=[InsufficientBlocks.code],
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from blockyard.core.audit import Audit
@@ -14,10 +15,14 @@ from blockyard.core.ids import SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
+from blockyard.planning.planner import plan
 from blockyard.server.guard import not_ready
+from blockyard.server.plan_reply import PlanReply, plan_reply
+from blockyard.server.plan_schemas import PlanBody
+from blockyard.server.pool_config_body import PoolConfigBody
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_RESPONSES
-from blockyard.server.schemas import HashBody, PoolConfigBody
+from blockyard.server.schemas import HashBody
 
 PoolName = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="Letters, digits, '.', '_' and '-'.")
@@ -99,7 +104,8 @@ def api_routes(pools: Pools) -> APIRouter:
         responses={201: {"model": PoolDescription}},
     )
     async def create_pool(pool: PoolName, body: PoolConfigBody, response: Response) -> PoolDescription:
-        made, is_new = pools.create(pool, body.config())
+        config, planned = await run_in_threadpool(body.configure)  # plans take their time
+        made, is_new = pools.create(pool, config, planned)
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 
@@ -139,6 +145,26 @@ def api_routes(pools: Pools) -> APIRouter:
             event_extra_keys=_plain(hashed.event_extra_keys),
             external_int64=list(hashed.external_int64),
         )
+
+    return router
+
+
+def plan_routes(pools: Pools) -> APIRouter:
+    """Plans, and those that ``pools`` were made from."""
+    router = APIRouter(
+        prefix="/v1",
+        tags=["plans"],
+        responses=PROBLEM_RESPONSES,
+        dependencies=[Depends(refuse_unknown_query)],
+    )
+
+    @router.post("/plans", summary="Blocks, groups and tensors for a model and a memory size.")
+    def make_plan(body: PlanBody) -> PlanReply:  # in a thread: pure, and slow for large models
+        return plan_reply(plan(body.request()))
+
+    @router.get("/pools/{pool}/plan", summary="The plan that a pool was made from.")
+    def pool_plan(pool: str) -> PlanReply:
+        return plan_reply(pools.plan(pool))
 
     return router
 

@@ -1,29 +1,19 @@
-"""Request bodies: what may stand in them, in which range, and which command they become.
+"""Bodies of the calls about a pool's content: what may stand in them, and which command they become."""
 
-Bodies are read strictly: unknown fields, numbers in quotes and fractions of tokens are errors.
-"""
+from typing import Annotated, Any
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from blockyard.core import commands as ask
-from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
-from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
-
-MAX_COUNT = 2**48
-"""No count, size or time in a body is above this."""
+from blockyard.server.body import Body, Count, Name, PositiveCount
 
 MAX_TOKENS = 2**20
 """Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
 
-Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
-PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
 TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 BlockHashField = Annotated[
     bytes,
@@ -33,12 +23,6 @@ BlockHashField = Annotated[
 
 BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS)]
 TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
-
-
-class Body(BaseModel):
-    """A request body. Bytes are hex in JSON."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, val_json_bytes="hex", frozen=True)
 
 
 class PoolBody(Body):
@@ -130,64 +114,6 @@ class HashBody(ExtrasBody):
             block_size=self.block_size,
             seed=self.seed,
             extra_key_form=self.extra_key_form,
-        )
-
-
-class Group(Body):
-    """Layers that share a block table."""
-
-    kind: Literal["full_attention", "sliding_window", "chunked_local_attention"]
-    block_size: PositiveCount = Field(description="Tokens a block.")
-    sliding_window: PositiveCount | None = Field(
-        None, description="Tokens that a token sees, itself included."
-    )
-    attention_chunk_size: PositiveCount | None = Field(None, description="Tokens a chunk.")
-
-
-class PoolConfigBody(Body):
-    """A pool to create: one full-attention group of ``block_size``, or several ``groups``."""
-
-    num_blocks: PositiveCount = Field(description="Blocks, the null block (id 0) included.")
-    block_size: PositiveCount | None = Field(None, description="Tokens a block, in place of groups.")
-    groups: Annotated[list[Group], Field(min_length=1, max_length=64)] | None = None
-    scheduler_block_size: PositiveCount | None = Field(
-        None,
-        description="Tokens that hits are aligned to; default: the least common multiple of the block sizes.",
-    )
-    hash_block_size: PositiveCount | None = Field(
-        None,
-        description="Tokens a block hash stands for; default: the greatest common divisor of block sizes.",
-    )
-    max_model_len: PositiveCount | None = Field(
-        None, description="Tokens of the longest sequence; default: no bound."
-    )
-    max_in_flight_tokens: PositiveCount = Field(
-        8192, description="Tokens of a sequence computed at once, at most."
-    )
-    enable_prefix_caching: bool = True
-    hash_algorithm: Annotated[HashAlgorithm, Field(strict=False)] = HashAlgorithm.BLAKE2B
-    hash_seed: str | None = Field(
-        None, description="Secret seed, for calls that send token_ids. Never shown again."
-    )
-    extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
-    publish: Annotated[Publish, Field(strict=False)] = Publish.ON_COMMIT
-    eviction: Annotated[Eviction, Field(strict=False)] = Eviction.LRU
-    watermark_blocks: Count = Field(0, description="Blocks that admitting a new sequence leaves free.")
-
-    def config(self) -> PoolConfig:
-        """The pool's configuration with every default filled in.
-
-        Raises:
-            InvalidRequest: Sizes are missing or do not fit each other.
-        """
-        if (self.block_size is None) == (self.groups is None):
-            raise InvalidRequest.of(
-                "groups", "give either block_size, for one full-attention group, or groups"
-            )
-        groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
-        return PoolConfig.of(
-            groups=[GroupConfig(**group.model_dump()) for group in groups],
-            **self.model_dump(exclude={"block_size", "groups"}),
         )
 
 

@@ -1,0 +1,137 @@
+"""Does one request of full length fit, and which is the longest that does?
+
+Block 0, the null block, is never handed out: a rank with room for n blocks serves requests from n - 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blockyard.planning.errors import InsufficientMemory, NoMemory
+from blockyard.planning.host_pool import HostPool
+from blockyard.planning.placement import Placement
+from blockyard.planning.request import PlanRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """One rank's memory, and what a request takes of it.
+
+    Attributes:
+        rank: Its number.
+        placement: Of its layers, at least one.
+        request: What is planned.
+        available_bytes: For blocks, the null block included.
+    """
+
+    rank: int
+    placement: Placement
+    request: PlanRequest
+    available_bytes: int
+
+    @classmethod
+    def of(cls, rank: int, placement: Placement, request: PlanRequest) -> "RankMemory":
+        """The memory that the rank reports, or that of the blocks that are asked instead."""
+        available = request.ranks[rank].available_bytes
+        if request.num_blocks_override is not None:
+            available = request.num_blocks_override * placement.bytes_per_block
+        return cls(rank=rank, placement=placement, request=request, available_bytes=available)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks that fit, the null block included."""
+        return self.available_bytes // self.placement.bytes_per_block
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory beside the null block's."""
+        return self.available_bytes - self.placement.bytes_per_block
+
+    def needed_bytes(self, max_model_len: int) -> int:
+        """Memory of all the blocks that one request of ``max_model_len`` tokens holds, at most at a time."""
+        workload = self.request.workload(max_model_len)
+        num_blocks = sum(group.max_blocks(workload) for group in self.placement.device_groups)
+        return num_blocks * self.placement.bytes_per_block
+
+    def fits(self, max_model_len: int) -> bool:
+        """Whether one request of ``max_model_len`` tokens fits."""
+        return self.needed_bytes(max_model_len) <= self.usable_bytes and self._host_fits(max_model_len)
+
+    def longest_model_len(self, at_most: int) -> int:
+        """The most tokens, up to ``at_most``, that one request can have; 0 if not even one fits."""
+        low, high = 0, at_most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.fits(middle):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def check(self, max_model_len: int) -> None:
+        """Refuse memory that does not hold one request of ``max_model_len`` tokens.
+
+        Raises:
+            NoMemory: There is room for the null block at most.
+            InsufficientMemory: There is too little.
+        """
+        usable, needed = self.usable_bytes, self.needed_bytes(max_model_len)
+        if usable <= 0:
+            raise self.no_memory()
+        if needed > usable:
+            longest = self.longest_model_len(max_model_len)
+            shorter = f", lower max_model_len to {longest}" if longest else ""
+            raise InsufficientMemory(
+                f"rank {self.rank}: a request of {max_model_len} tokens needs {needed} bytes, and {usable} "
+                f"are left beside the null block: raise available_memory_bytes to "
+                f"{needed + self.placement.bytes_per_block}{shorter}, or use more ranks",
+                {
+                    "rank": self.rank,
+                    "needed_bytes": needed,
+                    "available_bytes": usable,
+                    "estimated_max_model_len": longest,
+                },
+            )
+
+    def no_memory(self) -> NoMemory:
+        """The refusal of a rank on which nothing fits."""
+        return NoMemory(
+            f"rank {self.rank}: a block takes {self.placement.bytes_per_block} bytes and "
+            f"available_memory_bytes is {self.available_bytes}, too little for the null block and one more: "
+            "give it more memory, or use more ranks",
+            {
+                "rank": self.rank,
+                "available_bytes": self.available_bytes,
+                "bytes_per_block": self.placement.bytes_per_block,
+            },
+        )
+
+    def _host_fits(self, max_model_len: int) -> bool:
+        sparse_host = self.request.sparse_host
+        return sparse_host is None or all(
+            HostPool.of(group, sparse_host).fits(group, max_model_len)
+            for group in self.placement.host_groups
+            if group.layers
+        )
+
+
+def fit_max_model_len(memories: Sequence[RankMemory], max_model_len: int) -> int:
+    """The longest request, up to ``max_model_len`` tokens, that fits on every rank.
+
+    Raises:
+        NoMemory: On some rank not even one token fits.
+    """
+    for memory in memories:
+        max_model_len = memory.longest_model_len(max_model_len)
+        if max_model_len == 0:
+            raise memory.no_memory()
+    return max_model_len
+
+
+def longest_model_len(memories: Sequence[RankMemory]) -> int | None:
+    """The longest request that fits on every rank, in tokens; None where a request's blocks have a bound."""
+    longest = min((memory.longest_model_len(_ENDLESS) for memory in memories), default=_ENDLESS)
+    return None if longest == _ENDLESS else longest
+
+
+_ENDLESS = 2**62
+"""Tokens: more than any memory holds one by one."""

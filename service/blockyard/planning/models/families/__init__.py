@@ -1,0 +1,1 @@
+"""One module a family of architectures: which caches its layers have, read from its own fields."""

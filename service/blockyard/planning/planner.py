@@ -1,0 +1,192 @@
+"""From layers and memory to a plan: the steps in order.
+
+Every rank of a model allocates the same blocks under the same ids, so groups follow from the whole model and
+the number of blocks from the rank that has least room.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from blockyard.core.errors import InvalidRequest
+from blockyard.planning.block_sizes import BlockSizes, block_sizes
+from blockyard.planning.capacity import Capacity, capacity
+from blockyard.planning.errors import ConflictingLayerSpecs
+from blockyard.planning.grouping import group_layers
+from blockyard.planning.groups import Grouping, Layers
+from blockyard.planning.host_pool import HostPool
+from blockyard.planning.layers import Layer, Mamba, SlidingWindow
+from blockyard.planning.layouts import Layout
+from blockyard.planning.memory import RankMemory, fit_max_model_len, longest_model_len
+from blockyard.planning.placement import Placement, Slot, Tensor, run_tensors
+from blockyard.planning.request import PlanRequest, TensorForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """One rank's share of a plan.
+
+    Attributes:
+        placement: Its groups, and how they lie.
+        tensors: Where its layers lie; the host's first.
+        num_replicas: Consecutive tensor-parallel ranks that keep the same content.
+        available_bytes: That were to be planned with.
+    """
+
+    placement: Placement
+    tensors: list[Tensor] | list[Slot]
+    num_replicas: int
+    available_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a model's cache is laid out.
+
+    Attributes:
+        request: What was asked.
+        num_blocks: Block ids, the null block (0) included.
+        max_model_len: Tokens of the longest request.
+        longest_model_len: Tokens of the longest request that fits; None where there is no bound.
+        capacity: What fits; None for a model that keeps nothing.
+        block_sizes: At which scheduling and hashing step.
+        grouping: The model's groups.
+        ranks: In the order asked.
+        host_pool: The host's blocks, where pages lie there.
+    """
+
+    request: PlanRequest
+    num_blocks: int
+    max_model_len: int
+    longest_model_len: int | None
+    capacity: Capacity | None
+    block_sizes: BlockSizes
+    grouping: Grouping
+    ranks: list[RankPlan]
+    host_pool: HostPool | None
+
+
+def plan(request: PlanRequest) -> Plan:
+    """Blocks, groups and tensors for what ``request`` describes.
+
+    Raises:
+        InvalidRequest: Values contradict each other; the field is named.
+        PlanError: There is no such plan; see `blockyard.planning.errors`.
+    """
+    if request.tensor_form is TensorForm.SLOTS and request.sparse_host is not None:
+        raise InvalidRequest.of(
+            "tensor_form", "slots cannot describe hisparse, whose pages lie in two places"
+        )
+    grouping = group_layers(_model_layers(request), request)
+    placements = [
+        Placement.of(grouping, list(rank.layers), request.layout, request.tensor_form)
+        for rank in request.ranks
+    ]
+    memories = [
+        RankMemory.of(rank, placement, request)
+        for rank, placement in enumerate(placements)
+        if placement.bytes_per_block
+    ]
+    max_model_len = request.max_model_len
+    if request.auto_fit_max_model_len:
+        max_model_len = fit_max_model_len(memories, max_model_len)
+    for memory in memories:
+        memory.check(max_model_len)
+    num_blocks = min((memory.num_blocks for memory in memories), default=1)
+    host_pool = _host_pool(placements, request, max_model_len)
+    return Plan(
+        request=request,
+        num_blocks=num_blocks,
+        max_model_len=max_model_len,
+        longest_model_len=longest_model_len(memories),
+        capacity=capacity(grouping.groups, num_blocks, host_pool, request.workload(max_model_len)),
+        block_sizes=block_sizes(grouping.groups, request),
+        grouping=replace(grouping, warnings=[*grouping.warnings, *_mode_warnings(grouping, request)]),
+        ranks=[
+            RankPlan(
+                placement=placement,
+                tensors=_tensors(placement, num_blocks, host_pool),
+                num_replicas=_num_replicas(placement, request),
+                available_bytes=rank.available_bytes,
+            )
+            for rank, placement in zip(request.ranks, placements, strict=True)
+        ],
+        host_pool=host_pool,
+    )
+
+
+def _model_layers(request: PlanRequest) -> Layers:
+    """The layers of all ranks; sliding windows keep what a drafter of several modules computes again.
+
+    Raises:
+        ConflictingLayerSpecs: Ranks describe one layer differently.
+    """
+    layers: dict[str, Layer] = {}
+    for rank in request.ranks:
+        for name, layer in rank.layers.items():
+            known = layers.setdefault(name, layer)
+            if known != layer:
+                raise ConflictingLayerSpecs(
+                    f"layer {name!r} is described in two ways: ranks that compute it have to agree on it",
+                    {"layer": name},
+                )
+    speculative = request.speculative
+    num_retained = max(0, speculative.num_prefill_lookahead_tokens - 1) if speculative else 0
+    return {
+        name: layer.but(extra_retained_tokens=num_retained)
+        if num_retained and isinstance(layer, SlidingWindow)
+        else layer
+        for name, layer in layers.items()
+    }
+
+
+def _host_pool(placements: list[Placement], request: PlanRequest, max_model_len: int) -> HostPool | None:
+    """The blocks that every rank's host memory holds.
+
+    Raises:
+        HostPoolTooSmall: They do not hold one request.
+    """
+    if request.sparse_host is None:
+        return None
+    pools = []
+    for placement in placements:
+        for group in placement.host_groups:
+            if group.layers:
+                pool = HostPool.of(group, request.sparse_host)
+                pool.check(group, max_model_len)
+                pools.append(pool)
+    return min(pools, key=lambda pool: pool.num_blocks, default=None)
+
+
+def _tensors(placement: Placement, num_blocks: int, host_pool: HostPool | None) -> list[Tensor] | list[Slot]:
+    placement.check_layout()
+    tensors = placement.tensors(num_blocks)
+    if host_pool is None:
+        return tensors
+    host = [
+        tensor
+        for group in placement.host_groups
+        for tensor in run_tensors(
+            [group], Layout.LBNHC, host_pool.num_blocks, group.page_bytes, host_resident=True
+        )
+    ]
+    return [*host, *tensors]
+
+
+def _num_replicas(placement: Placement, request: PlanRequest) -> int:
+    """Consecutive tensor-parallel ranks that keep the same content of every layer."""
+    parallel = request.parallel
+    layers = [layer for group in placement.groups for layer in set(group.layers.values()) or {group.form}]
+    if not layers:
+        return 1
+    return math.gcd(
+        parallel.tensor, *(layer.num_replicas(parallel.tensor, parallel.decode_context) for layer in layers)
+    )
+
+
+def _mode_warnings(grouping: Grouping, request: PlanRequest) -> list[str]:
+    modes = {g.form.mamba_cache_mode for g in grouping.groups if isinstance(g.form, Mamba)}
+    return [
+        f"recurrent layers say mamba_cache_mode {mode!r} and the plan counts their states for "
+        f"{request.mamba_cache_mode!r}: give both the same"
+        for mode in sorted(modes - {request.mamba_cache_mode})
+    ]
