@@ -6,7 +6,9 @@ Block 0, the null block, is never handed out: a rank with room for n blocks serv
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blockyard.core.arithmetic import div_ceil
 from blockyard.planning.errors import InsufficientMemory, NoMemory
+from blockyard.planning.groups import Group
 from blockyard.planning.host_pool import HostPool
 from blockyard.planning.placement import Placement
 from blockyard.planning.request import PlanRequest
@@ -75,15 +77,23 @@ class RankMemory:
             InsufficientMemory: There is too little.
         """
         usable, needed = self.usable_bytes, self.needed_bytes(max_model_len)
+        bytes_per_block = self.placement.bytes_per_block
         if usable <= 0:
-            raise self.no_memory()
+            raise NoMemory(
+                f"rank {self.rank}: a block takes {bytes_per_block} bytes and there are "
+                f"{self.available_bytes}, too little for the null block and one more: {self._raise_to(2 * bytes_per_block)}",
+                {
+                    "rank": self.rank,
+                    "available_bytes": self.available_bytes,
+                    "bytes_per_block": bytes_per_block,
+                },
+            )
         if needed > usable:
             longest = self.longest_model_len(max_model_len)
-            shorter = f", lower max_model_len to {longest}" if longest else ""
+            shorter = f", or lower max_model_len to {longest}" if longest else ""
             raise InsufficientMemory(
                 f"rank {self.rank}: a request of {max_model_len} tokens needs {needed} bytes, and {usable} "
-                f"are left beside the null block: raise available_memory_bytes to "
-                f"{needed + self.placement.bytes_per_block}{shorter}, or use more ranks",
+                f"are left beside the null block: {self._raise_to(needed + bytes_per_block)}{shorter}",
                 {
                     "rank": self.rank,
                     "needed_bytes": needed,
@@ -92,39 +102,39 @@ class RankMemory:
                 },
             )
 
-    def no_memory(self) -> NoMemory:
-        """The refusal of a rank on which nothing fits."""
-        return NoMemory(
-            f"rank {self.rank}: a block takes {self.placement.bytes_per_block} bytes and "
-            f"available_memory_bytes is {self.available_bytes}, too little for the null block and one more: "
-            "give it more memory, or use more ranks",
-            {
-                "rank": self.rank,
-                "available_bytes": self.available_bytes,
-                "bytes_per_block": self.placement.bytes_per_block,
-            },
-        )
+    def check_host(self, max_model_len: int) -> None:
+        """Refuse a host pool that does not hold one request of ``max_model_len`` tokens.
+
+        Raises:
+            HostPoolTooSmall: It does not.
+        """
+        for group, pool in self.host_pools():
+            pool.check(group, max_model_len)
+
+    def host_pools(self) -> list[tuple[Group, HostPool]]:
+        """The blocks of the rank's layers whose pages lie in host memory."""
+        sparse_host = self.request.sparse_host
+        if sparse_host is None:
+            return []
+        return [
+            (group, HostPool.of(group, sparse_host)) for group in self.placement.host_groups if group.layers
+        ]
 
     def _host_fits(self, max_model_len: int) -> bool:
-        sparse_host = self.request.sparse_host
-        return sparse_host is None or all(
-            HostPool.of(group, sparse_host).fits(group, max_model_len)
-            for group in self.placement.host_groups
-            if group.layers
-        )
+        return all(pool.fits(group, max_model_len) for group, pool in self.host_pools())
+
+    def _raise_to(self, num_bytes: int) -> str:
+        """What to do for ``num_bytes`` to be available."""
+        if self.request.num_blocks_override is not None:
+            return f"raise num_blocks_override to {div_ceil(num_bytes, self.placement.bytes_per_block)}"
+        return f"raise available_memory_bytes to {num_bytes}, use more ranks"
 
 
 def fit_max_model_len(memories: Sequence[RankMemory], max_model_len: int) -> int:
-    """The longest request, up to ``max_model_len`` tokens, that fits on every rank.
-
-    Raises:
-        NoMemory: On some rank not even one token fits.
-    """
+    """The longest request, up to ``max_model_len`` tokens, that fits on every rank; 1 where none does."""
     for memory in memories:
         max_model_len = memory.longest_model_len(max_model_len)
-        if max_model_len == 0:
-            raise memory.no_memory()
-    return max_model_len
+    return max(max_model_len, 1)
 
 
 def longest_model_len(memories: Sequence[RankMemory]) -> int | None:

@@ -91,8 +91,10 @@ def plan(request: PlanRequest) -> Plan:
         max_model_len = fit_max_model_len(memories, max_model_len)
     for memory in memories:
         memory.check(max_model_len)
+        memory.check_host(max_model_len)
     num_blocks = min((memory.num_blocks for memory in memories), default=1)
-    host_pool = _host_pool(placements, request, max_model_len)
+    host_pools = [pool for memory in memories for _, pool in memory.host_pools()]
+    host_pool = min(host_pools, key=lambda pool: pool.num_blocks, default=None)
     return Plan(
         request=request,
         num_blocks=num_blocks,
@@ -139,24 +141,6 @@ def _model_layers(request: PlanRequest) -> Layers:
     }
 
 
-def _host_pool(placements: list[Placement], request: PlanRequest, max_model_len: int) -> HostPool | None:
-    """The blocks that every rank's host memory holds.
-
-    Raises:
-        HostPoolTooSmall: They do not hold one request.
-    """
-    if request.sparse_host is None:
-        return None
-    pools = []
-    for placement in placements:
-        for group in placement.host_groups:
-            if group.layers:
-                pool = HostPool.of(group, request.sparse_host)
-                pool.check(group, max_model_len)
-                pools.append(pool)
-    return min(pools, key=lambda pool: pool.num_blocks, default=None)
-
-
 def _tensors(placement: Placement, num_blocks: int, host_pool: HostPool | None) -> list[Tensor] | list[Slot]:
     placement.check_layout()
     tensors = placement.tensors(num_blocks)
@@ -175,7 +159,11 @@ def _tensors(placement: Placement, num_blocks: int, host_pool: HostPool | None) 
 def _num_replicas(placement: Placement, request: PlanRequest) -> int:
     """Consecutive tensor-parallel ranks that keep the same content of every layer."""
     parallel = request.parallel
-    layers = [layer for group in placement.groups for layer in set(group.layers.values()) or {group.form}]
+    layers = [
+        layer
+        for group in placement.groups
+        for layer in {group.form, *(group.layers or group.elsewhere).values()}
+    ]
     if not layers:
         return 1
     return math.gcd(

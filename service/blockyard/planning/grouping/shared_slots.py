@@ -48,6 +48,12 @@ def shared_slots(layers: Layers, request: PlanRequest) -> list[Group] | None:
             "MLA and indexer layers that share slots need pages without padding and one block size",
             {"page_size_bytes": {name: layer.page_bytes for name, layer in attention.items()}},
         )
+    for _, share in _stages([*tails, *indexers], request) if tails else ():
+        if len(share & tails.keys()) > len(share & indexers.keys()):
+            raise IncompatiblePageSizes(
+                "a tail shares the slot of an indexer, and there are more tails than indexers",
+                {"page_size_bytes": {name: layer.page_bytes for name, layer in tails.items()}},
+            )
     for name, layer in tails.items():
         if layer.content_bytes > indexer_page:
             raise _too_large(f"the tail of {name!r}", layer.content_bytes, "indexer", indexer_page)
@@ -101,7 +107,7 @@ def _too_large(what: str, state_bytes: int, whose: str, page_bytes: int) -> Stat
 def _num_state_groups(states: Sequence[str], mla: Sequence[str], request: PlanRequest) -> int:
     """Groups over which recurrent layers are spread, so that on every stage each finds an MLA slot."""
     num_groups = div_ceil(len(states), len(mla))
-    for stage, names in enumerate(_stages([*states, *mla], request)):
+    for stage, names in _stages([*states, *mla], request):
         num_states = sum(name in names for name in states)
         num_slots = sum(name in names for name in mla)
         if num_states and not num_slots:
@@ -117,16 +123,17 @@ def _num_state_groups(states: Sequence[str], mla: Sequence[str], request: PlanRe
     return num_groups
 
 
-def _stages(layers: Sequence[str], request: PlanRequest) -> list[set[str]]:
-    """The layers of each stage: as the ranks say, or the partition where every rank has them all."""
-    shares = [set(rank.layers) for rank in request.ranks]
+def _stages(layers: Sequence[str], request: PlanRequest) -> list[tuple[int, set[str]]]:
+    """Stages and their layers: as the ranks say, or the partition where every rank has them all."""
     parallel = request.parallel
-    if parallel.pipeline == 1 or any(share != shares[0] for share in shares):
+    shares = [(rank // parallel.tensor, set(each.layers)) for rank, each in enumerate(request.ranks)]
+    if parallel.pipeline == 1 or any(names != shares[0][1] for _, names in shares):
         return shares
     numbers = {name: _layer_number(name) for name in layers}
     num_layers = parallel.num_hidden_layers or max(numbers.values()) + 1
     return [
-        {name for name, number in numbers.items() if number in stage} for stage in parallel.stages(num_layers)
+        (number, {name for name in layers if numbers[name] in stage})
+        for number, stage in enumerate(parallel.stages(num_layers))
     ]
 
 

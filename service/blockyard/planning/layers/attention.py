@@ -290,7 +290,11 @@ class SlidingWindow(AttentionLayer):
         return div_ceil(min(num_tokens, workload.max_model_len), self.block_size) + 1
 
     def _needs_same_slots(self, other: Layer) -> bool:
-        return isinstance(other, SlidingWindow) and other.sliding_window == self.sliding_window
+        return (
+            isinstance(other, SlidingWindow)
+            and not isinstance(other, KpoolTail)
+            and other.sliding_window == self.sliding_window
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
