@@ -74,7 +74,7 @@ def test_a_refusal_names_no_length_where_none_fits() -> None:
 
 @pytest.mark.parametrize("available_bytes", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES])
 def test_memory_for_the_null_block_at_most_is_no_memory(available_bytes: int) -> None:
-    with pytest.raises(NoMemory, match=f"rank 0: a block takes {BLOCK_BYTES} bytes") as refusal:
+    with pytest.raises(NoMemory, match=f"one more of {BLOCK_BYTES} bytes") as refusal:
         make_plan(TWO_LAYERS, available_bytes=available_bytes)
     assert refusal.value.figures == {
         "rank": 0,

@@ -80,8 +80,8 @@ class RankMemory:
         bytes_per_block = self.placement.bytes_per_block
         if usable <= 0:
             raise NoMemory(
-                f"rank {self.rank}: a block takes {bytes_per_block} bytes and there are "
-                f"{self.available_bytes}, too little for the null block and one more: {self._raise_to(2 * bytes_per_block)}",
+                f"rank {self.rank}: {self.available_bytes} bytes are available, too few for the null block "
+                f"and one more of {bytes_per_block} bytes each: {self._raise_to(2 * bytes_per_block)}",
                 {
                     "rank": self.rank,
                     "available_bytes": self.available_bytes,
@@ -90,7 +90,7 @@ class RankMemory:
             )
         if needed > usable:
             longest = self.longest_model_len(max_model_len)
-            shorter = f", or lower max_model_len to {longest}" if longest else ""
+            shorter = f"; or lower max_model_len to {longest}" if longest else ""
             raise InsufficientMemory(
                 f"rank {self.rank}: a request of {max_model_len} tokens needs {needed} bytes, and {usable} "
                 f"are left beside the null block: {self._raise_to(needed + bytes_per_block)}{shorter}",
@@ -127,7 +127,7 @@ class RankMemory:
         """What to do for ``num_bytes`` to be available."""
         if self.request.num_blocks_override is not None:
             return f"raise num_blocks_override to {div_ceil(num_bytes, self.placement.bytes_per_block)}"
-        return f"raise available_memory_bytes to {num_bytes}, use more ranks"
+        return f"raise available_memory_bytes to {num_bytes}, or use more ranks"
 
 
 def fit_max_model_len(memories: Sequence[RankMemory], max_model_len: int) -> int:

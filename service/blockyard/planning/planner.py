@@ -102,7 +102,14 @@ def plan(request: PlanRequest) -> Plan:
         longest_model_len=longest_model_len(memories),
         capacity=capacity(grouping.groups, num_blocks, host_pool, request.workload(max_model_len)),
         block_sizes=block_sizes(grouping.groups, request),
-        grouping=replace(grouping, warnings=[*grouping.warnings, *_mode_warnings(grouping, request)]),
+        grouping=replace(
+            grouping,
+            warnings=[
+                *grouping.warnings,
+                *_mode_warnings(grouping, request),
+                *_memory_warnings(memories, num_blocks),
+            ],
+        ),
         ranks=[
             RankPlan(
                 placement=placement,
@@ -177,4 +184,19 @@ def _mode_warnings(grouping: Grouping, request: PlanRequest) -> list[str]:
         f"recurrent layers say mamba_cache_mode {mode!r} and the plan counts their states for "
         f"{request.mamba_cache_mode!r}: give both the same"
         for mode in sorted(modes - {request.mamba_cache_mode})
+    ]
+
+
+def _memory_warnings(memories: list[RankMemory], num_blocks: int) -> list[str]:
+    """Where more blocks are asked for than a rank's memory holds."""
+    missing = {
+        memory.rank: num_blocks * memory.placement.bytes_per_block
+        - memory.request.ranks[memory.rank].available_bytes
+        for memory in memories
+    }
+    worst = max(missing, key=lambda rank: missing[rank], default=0)
+    if missing.get(worst, 0) <= 0:
+        return []
+    return [
+        f"num_blocks_override: {num_blocks} blocks take {missing[worst]} bytes more than rank {worst} has"
     ]

@@ -205,7 +205,9 @@ class PlanBody(Body):
         model = self._model(parallel)
         max_model_len = self.max_model_len or (model.max_model_len if model else None)
         if max_model_len is None:
-            raise InvalidRequest.of("max_model_len", "is missing")
+            raise InvalidRequest.of(
+                "max_model_len", "is missing" if model is None else "is missing, and hf_config states none"
+            )
         speculative, hisparse = self.speculative, self.hisparse
         slots = self.tensor_form is TensorForm.SLOTS
         return PlanRequest(

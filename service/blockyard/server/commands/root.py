@@ -27,6 +27,7 @@ class Subcommand:
 
 SUBCOMMANDS = {
     "serve": Subcommand("serve", "Run a server."),
+    "plan": Subcommand("plan.command", "Plan a model's KV cache: how much fits, and where it lies."),
     "replay": Subcommand("replay.command", "Replay a request trace, and see how much of it was cached."),
     "pools": Subcommand("pools", "List a server's pools."),
     "stats": Subcommand("stats", "Show a pool's figures."),
