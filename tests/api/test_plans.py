@@ -123,7 +123,7 @@ def test_decode_context_ranks_share_a_blocks_tokens() -> None:
     ("body", "field"),
     [
         ({"plan": make_request(), "num_blocks": 8}, "num_blocks"),
-        ({"plan": make_request(), "block_size": 16}, "groups"),
+        ({"plan": make_request(), "block_size": 16}, "plan"),
         ({"plan": make_request(), "hash_block_size": 16}, "hash_block_size"),
         ({"plan": make_request(), "scheduler_block_size": 16}, "scheduler_block_size"),
         ({"plan": make_request(), "max_model_len": 4097}, "max_model_len"),

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from blockyard.planning.grouping.hidden_states import largest_divisor
 from blockyard.planning.layers import HiddenState, Layer
 from blockyard.planning.layouts import Layout
 from blockyard.planning.planner import Plan
+from blockyard.planning.request import Speculative
 from planning.make_layers import (
     bytes_per_block,
     layer_of,
@@ -127,3 +129,22 @@ def test_hidden_states_beside_full_attention_alone_share_its_table() -> None:
 def test_hidden_states_alone_are_planned_as_they_are() -> None:
     plan = make_plan({"hidden.0": make_hidden(), "hidden.1": make_hidden(block_size=32)}, layout=Layout.BLNHC)
     assert names_of(plan) == [["hidden.0"], ["hidden.1"]]
+
+
+def test_the_largest_divisor_of_a_large_prime_is_found_at_once() -> None:
+    assert largest_divisor(10**8 + 7, at_most=10**8) == 1
+    assert largest_divisor(544, at_most=181) == 136
+    assert largest_divisor(12, at_most=12) == 12
+
+
+def test_a_drafters_group_is_told_though_a_hidden_state_is_registered_last() -> None:
+    layers = {
+        "target": make_full(),
+        "state": make_mamba(),
+        "mtp": make_full(num_kv_heads=4),
+        "hidden": make_hidden(),
+    }
+    for layout in (Layout.LBNHC, Layout.BLHNC):
+        plan = make_plan(layers, layout=layout, speculative=Speculative(method="mtp"))
+        (draft,) = [group for group in plan.grouping.groups if group.is_draft]
+        assert "mtp" in draft.layers

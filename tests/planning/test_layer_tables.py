@@ -125,3 +125,7 @@ def test_what_is_written_in_a_circle_does_not_share_the_table_of_a_window(tail_f
     window = make_window(block_size=4, sliding_window=4)
     layers: list[Layer] = [tail, window] if tail_first else [window, tail]
     assert not can_share_table({f"layer.{number}": layer for number, layer in enumerate(layers)})
+
+
+def test_windows_that_retain_more_need_more_slots() -> None:
+    assert not make_window().can_share_table(make_window(extra_retained_tokens=1000))

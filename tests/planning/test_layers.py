@@ -351,3 +351,17 @@ def test_every_window_and_latent_kind_is_an_attention_layer() -> None:
         assert isinstance(layer, SlidingWindow) is (
             kind in {"sliding_window", "sliding_window_mla", "kpool_tail"}
         )
+
+
+@pytest.mark.parametrize("field", ["block_size", "num_kv_heads", "head_size", "page_size_padded"])
+def test_a_count_below_1_is_refused_by_name(field: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        make_full(**{field: 0})
+    assert refusal.value.figures["errors"][0]["field"] == field
+
+
+def test_an_aligned_page_stays_aligned_when_its_block_grows() -> None:
+    layer = make_mla(head_size=100, dtype="uint8", alignment=1024)
+    assert layer.page_bytes == 2048
+    assert layer.but(block_size=32).page_bytes == 4096
+    assert layer.but(block_size=48).page_bytes == 5120

@@ -123,7 +123,6 @@ def test_a_layout_tells_what_it_keeps_together(
     layout: Layout, is_block_outermost: bool, keeps_pages_whole: bool
 ) -> None:
     assert layout.is_block_outermost is is_block_outermost
-    assert layout.is_layer_outermost is not is_block_outermost
     assert layout.keeps_pages_whole is keeps_pages_whole
 
 
@@ -306,3 +305,25 @@ def test_a_page_that_is_padded_is_seen_with_its_content_alone() -> None:
     seen = views_of(plan)["full"]
     assert seen.shape == (plan.num_blocks, 2, 16, 512)
     assert seen.strides[0] == make_window(head_size=96).page_bytes
+
+
+# What block owns which bytes
+
+
+def test_heads_outside_blocks_are_for_groups_of_as_many_heads() -> None:
+    few, many = make_window(num_kv_heads=2, head_size=64), make_full(num_kv_heads=4, head_size=32)
+    assert few.page_bytes == many.page_bytes
+    with pytest.raises(LayoutCannotExpress):
+        make_plan({"few": few, "many": many}, layout=Layout.LHBNC)
+    assert make_plan({"few": few, "many": many}, layout=Layout.BHLNC).num_blocks > 0
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_blocks_begin_aligned_where_a_layer_asks_for_it(layout: Layout) -> None:
+    layers = {"plain": make_small(), "aligned": make_small(block_stride_alignment=512)}
+    if layout.is_block_outermost:
+        plan = make_plan(layers, layout=layout)
+        assert all(tensor.block_stride % 512 == 0 for tensor in tensors_of(plan))
+    else:
+        with pytest.raises(LayoutCannotExpress, match="multiples of 512 bytes"):
+            make_plan(layers, layout=layout)

@@ -364,3 +364,27 @@ def test_ranks_beyond_a_layers_shards_keep_the_same(
         parallel=Parallel(tensor=tensor, decode_context=decode_context),
     )
     assert plan.ranks[0].num_replicas == num_replicas
+
+
+# Ranks that share positions
+
+
+def test_positions_are_spread_over_ranks_that_keep_the_same_heads() -> None:
+    plan = make_plan({"l": make_full(max_tp_shards=2)}, parallel=Parallel(tensor=8, decode_context=4))
+    assert not plan.grouping.warnings
+    plan = make_plan({"l": make_full(max_tp_shards=2)}, parallel=Parallel(tensor=8, decode_context=8))
+    assert any("4 of 8 tensor ranks keep the same heads" in warning for warning in plan.grouping.warnings)
+
+
+# What is to be told with a plan
+
+
+def test_more_blocks_than_memory_holds_are_warned_of() -> None:
+    plan = make_plan({"l": make_full()}, num_blocks_override=100, available_bytes=50 * PAGE_BYTES)
+    missing = 50 * PAGE_BYTES
+    assert any(f"{missing} bytes more than rank 0 has" in warning for warning in plan.grouping.warnings)
+
+
+def test_remarks_of_the_request_are_told_first() -> None:
+    plan = make_plan({"l": make_full()}, remarks=("as asked",))
+    assert plan.grouping.warnings == ["as asked"]

@@ -277,10 +277,7 @@ def test_ranks_that_cannot_share_evenly_are_refused(name: str, tensor: int) -> N
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"parallel": Parallel(tensor=0)}, "parallel.tensor"),
-        ({"parallel": Parallel(tensor=10**9)}, "parallel.tensor"),
         ({"parallel": Parallel(pipeline=62)}, "parallel.pipeline"),
-        ({"parallel": Parallel(tensor=64, pipeline=10_000)}, "parallel"),
         ({"parallel": Parallel(num_hidden_layers=60)}, "parallel.num_hidden_layers"),
         ({"parallel": Parallel(pipeline=2, pipeline_partition=(30, 30))}, "parallel.pipeline_partition"),
         ({"block_size": 0}, "block_size"),

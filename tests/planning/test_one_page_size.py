@@ -178,7 +178,7 @@ def test_a_page_that_does_not_divide_the_largest_is_padded() -> None:
 def test_padding_keeps_block_size_and_content() -> None:
     target = make_full(num_kv_heads=1, head_size=192, dtype="bfloat16")
     draft = make_window(num_kv_heads=1, head_size=128, dtype="bfloat16", sliding_window=1024)
-    paged = to_one_page_size({"target": target, "draft": draft})
+    paged = to_one_page_size({"target": target, "draft": draft}, [])
     assert paged["target"] == target
     assert paged["draft"] == draft.but(page_size_padded=target.page_bytes)
     assert paged["draft"].block_size == draft.block_size
@@ -190,19 +190,19 @@ def test_a_padded_page_that_grows_with_its_block_stays_padded() -> None:
         "small": make_full(head_size=48, page_size_padded=PAGE_BYTES),
         "large": make_full(head_size=128),
     }
-    small = to_one_page_size(layers)["small"]
+    small = to_one_page_size(layers, [])["small"]
     assert (small.block_size, small.page_size_padded) == (32, 2 * PAGE_BYTES)
     assert small.content_bytes == 2 * make_full(head_size=48).page_bytes
 
 
 def test_pages_of_one_size_are_left_alone() -> None:
     layers = {"state": make_mamba(), "full": make_full()}
-    assert to_one_page_size(layers) == layers
+    assert to_one_page_size(layers, []) == layers
 
 
 def test_a_state_is_padded_since_it_does_not_grow_with_its_block() -> None:
     draft = make_full(num_kv_heads=4)
-    paged = to_one_page_size({"state": make_mamba(), "full": make_full(), "draft": draft})
+    paged = to_one_page_size({"state": make_mamba(), "full": make_full(), "draft": draft}, [])
     assert paged["state"] == make_mamba(page_size_padded=2 * PAGE_BYTES)
     assert paged["full"] == make_full(block_size=32)
     assert paged["draft"] == draft
@@ -210,21 +210,21 @@ def test_a_state_is_padded_since_it_does_not_grow_with_its_block() -> None:
 
 def test_a_state_that_is_padded_is_padded_further() -> None:
     state = make_mamba(shapes=((2, 256), (3, 32, 32)), page_size_padded=PAGE_BYTES)
-    paged = to_one_page_size({"state": state, "draft": make_full(num_kv_heads=4)})
+    paged = to_one_page_size({"state": state, "draft": make_full(num_kv_heads=4)}, [])
     assert paged["state"] == state.but(page_size_padded=2 * PAGE_BYTES)
 
 
 def test_a_state_need_not_divide_the_largest_page() -> None:
     state = make_mamba(shapes=((6144,),), dtypes=("float32",))
     assert state.page_bytes == 24_576
-    paged = to_one_page_size({"state": state, "draft": make_full(num_kv_heads=4)})
+    paged = to_one_page_size({"state": state, "draft": make_full(num_kv_heads=4)}, [])
     assert paged["state"].page_bytes == 32_768
 
 
 def test_an_attention_page_need_not_divide_the_largest_page() -> None:
     full = make_full(block_size=24)
     assert full.page_bytes == 24_576
-    paged = to_one_page_size({"full": full, "draft": make_full(num_kv_heads=4)})
+    paged = to_one_page_size({"full": full, "draft": make_full(num_kv_heads=4)}, [])
     assert paged["full"] == full.but(page_size_padded=32_768)
 
 

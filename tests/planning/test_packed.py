@@ -181,3 +181,16 @@ def test_a_hidden_state_is_a_group_of_its_own_and_keeps_its_page() -> None:
     assert names_of(plan) == [["full"], ["window"], ["hidden"]]
     assert layer_of(plan, "hidden") == make_hidden()
     assert bytes_per_block(plan) == make_hidden().page_bytes
+
+
+def test_states_of_several_sizes_do_not_widen_a_block() -> None:
+    layers: dict[str, Layer] = {f"mla.{n}": make_mla(dtype="uint8") for n in range(2)}
+    layers |= {f"ring.{n}": make_ring(head_size=size) for n, size in enumerate((8, 8, 320, 320))}
+    alone = make_plan({name: layer for name, layer in layers.items() if "mla" in name}, layout=Layout.BLHNC)
+    assert bytes_per_block(make_plan(layers, layout=Layout.BLHNC)) == bytes_per_block(alone)
+
+
+def make_ring(**sizes: Any) -> CircularBuffer:
+    return CircularBuffer(
+        **{"block_size": 16, "num_kv_heads": 1, "dtype": "uint8", "head_size_v": 0, **sizes}
+    )

@@ -209,7 +209,7 @@ def test_the_few_tokens_of_a_tail_do_not_make_hashes_finer() -> None:
 def test_a_tail_larger_than_an_indexers_page_is_refused() -> None:
     # 16 * 2 * 128 * 2 = 8,192 bytes, and 1,024 / 32 * 132 = 4,224.
     layers = make_linear_model(pool=32) | {"layers.3.tail": make_tail(16)}
-    with pytest.raises(StatePageTooLarge, match=r"the tail of 'layers\.3\.tail' takes 8192 bytes") as refusal:
+    with pytest.raises(StatePageTooLarge, match=r"the tail takes 8192 bytes") as refusal:
         make_linear_plan(layers)
     assert refusal.value.figures == {"state_bytes": 8192, "page_size_bytes": 4224}
 
@@ -233,12 +233,12 @@ def test_a_state_larger_than_a_latent_page_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"layers.3.mla": make_mla(block_size=1024)}, "MLA layers of one page size"),
+        ({"layers.3.mla": make_mla(block_size=1024)}, "one page size each"),
         (
             {"layers.3.indexer": make_indexer(block_size=1024, tokens_per_state=4)},
-            "indexer layers of one page",
+            "one page size each",
         ),
-        ({"layers.0.linear": make_mamba(shapes=((4,),), dtypes=("float32",))}, "need equal states"),
+        ({"layers.0.linear": make_mamba(shapes=((4,),), dtypes=("float32",))}, "have to be alike"),
         (
             {
                 f"layers.{number}.mla": make_mla(
@@ -246,14 +246,14 @@ def test_a_state_larger_than_a_latent_page_is_refused() -> None:
                 )
                 for number in LATENT
             },
-            "need pages without padding and one block size",
+            "one block size and one page size each, unpadded",
         ),
         (
             {
                 f"layers.{number}.indexer": make_indexer(block_size=512, tokens_per_state=8)
                 for number in LATENT
             },
-            "need pages without padding and one block size",
+            "one block size and one page size each, unpadded",
         ),
     ],
     ids=["latent pages", "indexer pages", "states", "padding", "block sizes"],
@@ -362,3 +362,26 @@ def test_a_stage_without_recurrent_layers_needs_none() -> None:
     assert num_states(plan, 0) == [0, 0, 0, 0]
     assert [tensor.layers for tensor in tensors_of(plan, 0)] == [["layers.3.mla"], ["layers.3.indexer"]]
     assert tensor_of(plan, "layers.7.mla", 1).offset == 0
+
+
+def test_groups_are_as_many_as_every_stage_needs_at_once() -> None:
+    state, mla, indexer = (
+        make_mamba(),
+        make_mla(block_size=1024),
+        make_indexer(block_size=1024, tokens_per_state=4),
+    )
+    # In turn, two of the first stage's four states would share a group of fewer than four.
+    first = {f"layers.{n}.linear": state for n in (0, 2, 4, 6)}
+    second = {f"layers.{n}.linear": state for n in (1, 3, 5)}
+    for number, share in ((7, first), (8, second)):
+        share |= {f"layers.{number}.mla": mla, f"layers.{number}.indexer": indexer}  # type: ignore[dict-item]
+    plan = make_plan(first, second, available_bytes=2**34)
+    for rank in range(2):
+        states = [group for group in groups_of(plan, rank) if isinstance(group.form, Mamba)]
+        assert max(len(group.layers) for group in states) == 1
+
+
+def test_tails_of_two_block_sizes_share_no_slots() -> None:
+    layers = make_linear_model(pool=4, has_tails=True) | {"layers.3.tail": make_tail(8)}
+    with pytest.raises(IncompatiblePageSizes, match="have to be alike"):
+        make_linear_plan(layers)

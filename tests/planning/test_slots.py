@@ -139,6 +139,6 @@ def test_slots_need_whole_pages_side_by_side_in_a_block(layout: Layout) -> None:
     if layout in (Layout.BLHNC, Layout.BLNHC):
         assert len(slots_of(make_slot_plan(layers, layout=layout))) == 1
         return
-    with pytest.raises(LayoutCannotExpress, match=f"layout {layout.value} cannot express slots") as refusal:
+    with pytest.raises(LayoutCannotExpress, match=f"layout {layout.value} cannot express pages") as refusal:
         make_slot_plan(layers, layout=layout)
     assert refusal.value.figures == {"layout": layout.value, "possible_layouts": ["BLHNC", "BLNHC"]}

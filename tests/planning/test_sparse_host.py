@@ -16,6 +16,7 @@ from blockyard.planning.grouping.sparse_host import HotPage, ResidentPage
 from blockyard.planning.groups import Group
 from blockyard.planning.layers import Layer, MlaAttention
 from blockyard.planning.layouts import Layout
+from blockyard.planning.parallel import Parallel
 from blockyard.planning.planner import Plan
 from blockyard.planning.request import SparseHost, TensorForm
 from blockyard.server.plan_reply import plan_reply
@@ -83,7 +84,7 @@ def test_all_groups_have_the_block_size_of_the_layers(block_size: int, shared_ho
     )
     assert plan.num_blocks == 7
     assert plan.host_pool is not None
-    assert plan.host_pool.block_stride == block_size * TOKEN_BYTES
+    assert plan.host_pool.block_bytes == block_size * TOKEN_BYTES
     assert plan.host_pool.num_blocks == 2**30 // (block_size * TOKEN_BYTES) > 7
     assert names_of(plan) == [
         ["layers.0.mla"],
@@ -116,7 +117,7 @@ def test_a_pool_that_ranks_share_has_blocks_that_begin_at_pages_of_the_system() 
     host = SparseHost(host_pool_bytes=2**20, index_topk=16, shared_host_pool=True)
     plan = make_sparse_plan(make_sparse_model(block_size=16), sparse_host=host)
     assert plan.host_pool is not None
-    assert plan.host_pool.block_stride == 5 * 4096
+    assert plan.host_pool.block_bytes == 5 * 4096
     assert plan.host_pool.num_blocks == 2**20 // (5 * 4096)
 
 
@@ -157,7 +158,7 @@ def test_a_block_is_a_whole_number_of_hot_pages() -> None:
 
 
 def test_other_layers_have_groups_of_their_own() -> None:
-    layers = make_sparse_model() | {"full": make_full(), "window": make_window()}
+    layers = make_sparse_model() | {"full": make_full(block_size=64), "window": make_window()}
     plan = make_sparse_plan(layers, max_model_len=64)
     assert names_of(plan)[-2:] == [["full"], ["window"]]
 
@@ -365,3 +366,19 @@ def test_pages_in_two_places_cannot_be_described_by_slots() -> None:
 def test_a_gpu_without_memory_is_what_is_refused_whatever_the_hosts() -> None:
     with pytest.raises(NoMemory):
         make_sparse_plan(available_bytes=0, auto_fit_max_model_len=True)
+
+
+def test_a_host_block_is_counted_as_a_request_needs_it_with_positions_shared_out() -> None:
+    # 256 tokens over 2 ranks are 2 blocks of 64 tokens a rank, and 2 are spare.
+    pool = SparseHost(host_pool_bytes=4 * 64 * TOKEN_BYTES, index_topk=128)
+    plan = make_sparse_plan(
+        sparse_host=pool, max_model_len=256, parallel=Parallel(tensor=2, decode_context=2)
+    )
+    assert plan.host_pool is not None
+    assert plan.host_pool.num_blocks == 4
+
+
+def test_what_was_promoted_is_told_with_sparse_pages_as_well() -> None:
+    layers = make_sparse_model() | {"full": make_full(block_size=64), "window": make_window()}
+    plan = make_sparse_plan(layers, hybrid_groups=False)
+    assert any("hybrid groups are off" in warning for warning in plan.grouping.warnings)

@@ -1,7 +1,7 @@
 """Errors that only a client can meet, and the way back from a problem's code to its class.
 
 BlockyardError
-├── (every error of blockyard.core.errors, raised under its own class)
+├── (every error of blockyard.core.errors and blockyard.planning.errors, under its own class)
 ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
 │   └── NothingArrived                             the same, on a connection that had been kept for too long
 ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blockyard.core.errors import ERRORS, BlockyardError, NotReady, Overloaded
+from blockyard.planning.errors import PLAN_ERRORS
 
 _GATEWAY_STATUSES = frozenset({502, 503, 504})
 
@@ -54,7 +55,7 @@ class OtherRefusal(BlockyardError):
         vars(self)["code"] = self.figures.get("code", self.code)  # the instance's own, before the class's
 
 
-_CLASSES = {error.code: error for error in ERRORS}
+_CLASSES = {error.code: error for error in (*ERRORS, *PLAN_ERRORS)}
 _MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "code"})
 """What every problem document has (RFC 9457, and ``code``); the rest are figures."""
 

@@ -16,7 +16,8 @@ class BlockSizes:
 
     Attributes:
         scheduler: Every group ends a block at multiples of it.
-        hash: That a block hash stands for; divides the block sizes of all groups whose blocks can be found.
+        hash: That a block hash stands for: divides the block sizes of all groups whose blocks can be found;
+            the scheduler's step where none can.
     """
 
     scheduler: int
@@ -43,6 +44,8 @@ def block_sizes(groups: Sequence[Group], request: PlanRequest) -> BlockSizes:
     unit = request.prefix_match_unit or math.gcd(*hashed)
     if any(size % unit for size in hashed):
         raise _invalid(request, sizes, f"the unit of {unit} tokens has to divide the block sizes {hashed}")
+    # A state may be kept at any hash boundary where its block is larger; with decode-context ranks also where
+    # it is as large, since the blocks of attention then span more tokens.
     ends_inside_blocks = any(
         isinstance(group.form, Mamba) and (size > unit or (size == unit and decode_context > 1))
         for group, size in zip(groups, sizes, strict=True)

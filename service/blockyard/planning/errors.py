@@ -20,11 +20,11 @@ from blockyard.core.errors import BlockyardError
 
 
 class PlanError(BlockyardError):
-    """No plan fits the request. Nothing is changed by asking again with other sizes."""
+    """No plan fits the request. Other sizes may be asked for at once: nothing is kept."""
 
 
 class NoMemory(PlanError):
-    """No block fits. Figures: ``rank``, ``available_bytes``, ``bytes_per_block``."""
+    """No block fits beside the null block. Figures: ``rank``, ``available_bytes``, ``bytes_per_block``."""
 
     code = "no_memory"
     title = "There is no memory for any block"
@@ -34,7 +34,7 @@ class InsufficientMemory(PlanError):
     """One request of full length does not fit.
 
     Figures: ``rank``, ``needed_bytes``, ``available_bytes`` (both without the null block),
-    ``estimated_max_model_len`` (tokens; 0 if not even one fits).
+    ``estimated_max_model_len`` (tokens that would fit on this rank; 0 if not even one does).
     """
 
     code = "insufficient_memory"

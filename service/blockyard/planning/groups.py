@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from blockyard.planning.layers import CannotMerge, Layer, Workload
+from blockyard.planning.layers import CannotMerge, Layer, MlaAttention, Workload
 
 Layers = Mapping[str, Layer]
 """Layers by name, in the order in which the model registers them."""
@@ -86,7 +86,7 @@ class Grouping:
 
     groups: Sequence[Group]
     shares_slots: bool = False
-    warnings: list[str] = field(default_factory=list)
+    warnings: Sequence[str] = ()
 
 
 def by_layer(layers: Layers) -> dict[Layer, list[str]]:
@@ -113,6 +113,16 @@ def can_merge(layers: Sequence[Layer]) -> bool:
     except CannotMerge:
         return False
     return True
+
+
+def split_pooled(attention: Layers) -> tuple[Layers, Layers]:
+    """MLA layers that keep a state a token, and indexers that pool several tokens into one."""
+    pooled = {
+        name: layer
+        for name, layer in attention.items()
+        if isinstance(layer, MlaAttention) and layer.tokens_per_state > 1
+    }
+    return {name: layer for name, layer in attention.items() if name not in pooled}, pooled
 
 
 def can_share_table(layers: Layers) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from blockyard.core.arithmetic import div_ceil
 from blockyard.planning.errors import HostPoolTooSmall
 from blockyard.planning.groups import Group
+from blockyard.planning.layers import Workload
 from blockyard.planning.request import SparseHost
 
 OS_PAGE_BYTES = 4096
@@ -20,38 +21,38 @@ class HostPool:
 
     Attributes:
         num_blocks: Block ids.
-        block_stride: Bytes from block to block.
+        block_bytes: Set aside for a block, all layers.
     """
 
     num_blocks: int
-    block_stride: int
+    block_bytes: int
 
     @classmethod
     def of(cls, group: Group, sparse_host: SparseHost) -> "HostPool":
         """The blocks of ``group`` that fit."""
         alignment = OS_PAGE_BYTES if sparse_host.shared_host_pool else 1
         stride = div_ceil(group.page_bytes, alignment) * alignment
-        return cls(num_blocks=sparse_host.host_pool_bytes // stride, block_stride=stride)
+        return cls(num_blocks=sparse_host.host_pool_bytes // stride, block_bytes=stride)
 
-    def fits(self, group: Group, max_model_len: int) -> bool:
-        """Whether one request of ``max_model_len`` tokens finds a host block for each of its pages."""
-        return self.num_blocks >= _num_required(group, max_model_len)
+    def fits(self, group: Group, workload: Workload) -> bool:
+        """Whether one request of full length finds a host block for each of its pages."""
+        return self.num_blocks >= _num_required(group, workload)
 
-    def check(self, group: Group, max_model_len: int) -> None:
-        """Refuse a pool that is too small for one request of ``max_model_len`` tokens.
+    def check(self, group: Group, workload: Workload) -> None:
+        """Refuse a pool that is too small for one request of full length.
 
         Raises:
             HostPoolTooSmall: It is.
         """
-        if not self.fits(group, max_model_len):
-            num_required = _num_required(group, max_model_len)
+        if not self.fits(group, workload):
+            num_required = _num_required(group, workload)
             raise HostPoolTooSmall(
-                f"the host pool has {self.num_blocks} blocks and a request of {max_model_len} tokens needs "
-                f"{num_required}: raise hisparse.host_pool_bytes to {num_required * self.block_stride}, or "
+                f"the host pool has {self.num_blocks} blocks and {workload.max_model_len} tokens need "
+                f"{num_required}: raise hisparse.host_pool_bytes to {num_required * self.block_bytes}, or "
                 "lower max_model_len",
                 {"num_host_blocks": self.num_blocks, "num_required_blocks": num_required},
             )
 
 
-def _num_required(group: Group, max_model_len: int) -> int:
-    return div_ceil(max_model_len, group.form.block_size) + NUM_SPARE_BLOCKS
+def _num_required(group: Group, workload: Workload) -> int:
+    return group.max_blocks(workload) + NUM_SPARE_BLOCKS

@@ -52,11 +52,6 @@ class Layout(StrEnum):
         return self.value[0] == "B"
 
     @property
-    def is_layer_outermost(self) -> bool:
-        """Whether all blocks' bytes of a layer lie together."""
-        return self.value[0] == "L"
-
-    @property
     def keeps_pages_whole(self) -> bool:
         """Whether a layer's page of one block lies in one piece."""
         return set(self.value[:2]) == {"L", "B"}
@@ -91,15 +86,15 @@ class Layout(StrEnum):
         }
         fixed = {"B": block_stride, "L": layer_stride}
         page_begins = max(self.value.index("L"), self.value.index("B"))
-        padded = layer.page_size_padded
-        if padded is not None:
+        is_padded = layer.page_bytes != layer.content_bytes
+        if is_padded:
             outside = math.prod(sizes[name] for name in self.value[: page_begins + 1])
             if outside != num_layers * num_blocks:
                 raise Inexpressible
         stride, strides = 1, {}
         for place, name in reversed(list(enumerate(self.value))):
-            if padded is not None and place == page_begins:
-                stride = max(stride, padded)
+            if is_padded and place == page_begins:
+                stride = max(stride, layer.page_bytes)
             stride = strides[name] = fixed.get(name) or stride
             stride *= sizes[name]
         return Strides(strides["L"], strides["B"], strides["H"], strides["N"])

@@ -69,47 +69,29 @@ class RankMemory:
                 high = middle - 1
         return low
 
-    def check(self, max_model_len: int) -> None:
-        """Refuse memory that does not hold one request of ``max_model_len`` tokens.
-
-        Raises:
-            NoMemory: There is room for the null block at most.
-            InsufficientMemory: There is too little.
-        """
-        usable, needed = self.usable_bytes, self.needed_bytes(max_model_len)
+    def no_memory(self) -> NoMemory:
+        """The refusal of a rank that has room for the null block at most."""
         bytes_per_block = self.placement.bytes_per_block
-        if usable <= 0:
-            raise NoMemory(
-                f"rank {self.rank}: {self.available_bytes} bytes are available, too few for the null block "
-                f"and one more of {bytes_per_block} bytes each: {self._raise_to(2 * bytes_per_block)}",
-                {
-                    "rank": self.rank,
-                    "available_bytes": self.available_bytes,
-                    "bytes_per_block": bytes_per_block,
-                },
-            )
-        if needed > usable:
-            longest = self.longest_model_len(max_model_len)
-            shorter = f"; or lower max_model_len to {longest}" if longest else ""
-            raise InsufficientMemory(
-                f"rank {self.rank}: a request of {max_model_len} tokens needs {needed} bytes, and {usable} "
-                f"are left beside the null block: {self._raise_to(needed + bytes_per_block)}{shorter}",
-                {
-                    "rank": self.rank,
-                    "needed_bytes": needed,
-                    "available_bytes": usable,
-                    "estimated_max_model_len": longest,
-                },
-            )
+        return NoMemory(
+            f"rank {self.rank}: {self.available_bytes} bytes are available, too few for the null block and "
+            f"one more of {bytes_per_block} bytes each: {self._raise_to(2 * bytes_per_block)}",
+            {"rank": self.rank, "available_bytes": self.available_bytes, "bytes_per_block": bytes_per_block},
+        )
 
-    def check_host(self, max_model_len: int) -> None:
-        """Refuse a host pool that does not hold one request of ``max_model_len`` tokens.
-
-        Raises:
-            HostPoolTooSmall: It does not.
-        """
-        for group, pool in self.host_pools():
-            pool.check(group, max_model_len)
+    def insufficient(self, max_model_len: int, longest: int) -> InsufficientMemory:
+        """The refusal of a rank that does not hold ``max_model_len`` tokens; all ranks hold ``longest``."""
+        usable, needed = self.usable_bytes, self.needed_bytes(max_model_len)
+        shorter = f"; or lower max_model_len to {longest}" if longest else ""
+        return InsufficientMemory(
+            f"rank {self.rank}: a request of {max_model_len} tokens needs {needed} bytes, and {usable} are "
+            f"left beside the null block: {self._raise_to(needed + self.placement.bytes_per_block)}{shorter}",
+            {
+                "rank": self.rank,
+                "needed_bytes": needed,
+                "available_bytes": usable,
+                "estimated_max_model_len": self.longest_model_len(max_model_len),
+            },
+        )
 
     def host_pools(self) -> list[tuple[Group, HostPool]]:
         """The blocks of the rank's layers whose pages lie in host memory."""
@@ -121,7 +103,8 @@ class RankMemory:
         ]
 
     def _host_fits(self, max_model_len: int) -> bool:
-        return all(pool.fits(group, max_model_len) for group, pool in self.host_pools())
+        workload = self.request.workload(max_model_len)
+        return all(pool.fits(group, workload) for group, pool in self.host_pools())
 
     def _raise_to(self, num_bytes: int) -> str:
         """What to do for ``num_bytes`` to be available."""
@@ -130,18 +113,31 @@ class RankMemory:
         return f"raise available_memory_bytes to {num_bytes}, or use more ranks"
 
 
-def fit_max_model_len(memories: Sequence[RankMemory], max_model_len: int) -> int:
-    """The longest request, up to ``max_model_len`` tokens, that fits on every rank; 1 where none does."""
+def check_memory(memories: Sequence[RankMemory], max_model_len: int) -> None:
+    """Refuse memory that does not hold one request of ``max_model_len`` tokens on every rank.
+
+    Raises:
+        NoMemory: A rank has room for the null block at most.
+        InsufficientMemory: A rank has too little.
+        HostPoolTooSmall: A rank's host memory has.
+    """
     for memory in memories:
-        max_model_len = memory.longest_model_len(max_model_len)
-    return max(max_model_len, 1)
+        if memory.usable_bytes <= 0:
+            raise memory.no_memory()
+    for memory in memories:
+        if memory.needed_bytes(max_model_len) > memory.usable_bytes:
+            raise memory.insufficient(max_model_len, longest_model_len(memories, max_model_len))
+        for group, pool in memory.host_pools():
+            pool.check(group, memory.request.workload(max_model_len))
 
 
-def longest_model_len(memories: Sequence[RankMemory]) -> int | None:
-    """The longest request that fits on every rank, in tokens; None where a request's blocks have a bound."""
-    longest = min((memory.longest_model_len(_ENDLESS) for memory in memories), default=_ENDLESS)
-    return None if longest == _ENDLESS else longest
+def longest_model_len(memories: Sequence[RankMemory], at_most: int) -> int:
+    """The longest request, up to ``at_most`` tokens, that fits on every rank; 0 where not even one does."""
+    for memory in memories:
+        if not memory.fits(at_most):
+            at_most = memory.longest_model_len(at_most)
+    return at_most
 
 
-_ENDLESS = 2**62
+ENDLESS = 2**62
 """Tokens: more than any memory holds one by one."""

@@ -5,6 +5,8 @@ from itertools import accumulate
 
 from blockyard.core.errors import InvalidRequest
 
+MAX_RANKS = 4096
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
@@ -27,11 +29,16 @@ class Parallel:
     pipeline_partition: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a partition that does not fit the stages.
+        """Refuse counts below 1, and a partition that does not fit the stages.
 
         Raises:
             InvalidRequest: Names the field at fault.
         """
+        for name in ("tensor", "pipeline", "decode_context", "prefill_context"):
+            if getattr(self, name) < 1:
+                raise InvalidRequest.of(f"parallel.{name}", "must be at least 1")
+        if self.num_ranks > MAX_RANKS:
+            raise InvalidRequest.of("parallel", f"tensor times pipeline may be {MAX_RANKS} ranks at most")
         if self.pipeline_partition is None:
             return
         if len(self.pipeline_partition) != self.pipeline:

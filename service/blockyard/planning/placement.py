@@ -15,12 +15,10 @@ byte 0, since a block belongs to one group at a time:
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from blockyard.core.arithmetic import div_ceil
 from blockyard.planning.errors import LayoutCannotExpress
-from blockyard.planning.grouping.shared_slots import split_indexers
-from blockyard.planning.groups import Group, Grouping, by_layer
+from blockyard.planning.groups import Group, Grouping, by_layer, split_pooled
 from blockyard.planning.layers import KpoolTail, Layer, Mamba
 from blockyard.planning.layouts import Inexpressible, Layout, Strides, View
 from blockyard.planning.request import TensorForm
@@ -95,7 +93,7 @@ class Placement:
     def of(cls, grouping: Grouping, names: Sequence[str], layout: Layout, form: TensorForm) -> "Placement":
         """Of the rank that computes the layers of ``names``."""
         groups = [group.on_rank(names) for group in grouping.groups]
-        has_slots = grouping.shares_slots and any(split_indexers(group.layers)[1] for group in groups)
+        has_slots = grouping.shares_slots and any(split_pooled(group.layers)[1] for group in groups)
         return cls(groups=groups, layout=layout, form=form, shares_slots=has_slots)
 
     @property
@@ -109,7 +107,7 @@ class Placement:
         return [group for group in self.groups if group.host_resident]
 
     def check_layout(self) -> None:
-        """Refuse a layout that does not allow pages of several sizes.
+        """Refuse a layout under which groups would not own the same bytes of a block.
 
         Raises:
             LayoutCannotExpress: It does not.
@@ -119,14 +117,24 @@ class Placement:
         if self.form is TensorForm.SLOTS:
             fits = layout.is_block_outermost and layout.keeps_pages_whole
         else:
-            several = len([group for group in self.device_groups if group.layers]) > 1
-            fits = (
-                self.shares_slots
-                or len(pages) <= 1
-                or (layout.keeps_pages_whole and not (several and layout.is_layer_outermost))
-            )
+            fits = self._fits(len(pages))
         if not fits:
-            raise _cannot_express(layout, f"pages of several sizes, {pages}" if len(pages) > 1 else "slots")
+            what = f"pages of several sizes, {pages}" if len(pages) > 1 else "pages of several layers as one"
+            raise _cannot_express(layout, what)
+
+    def _fits(self, num_page_sizes: int) -> bool:
+        """Whether a block's bytes are the same for every group under the layout."""
+        layout = self.layout
+        groups = [group for group in self.device_groups if group.layers]
+        heads = {layer.num_heads for group in groups for layer in group.layers.values()}
+        if self.shares_slots:
+            return layout.keeps_pages_whole or heads == {1}
+        if layout.is_block_outermost:
+            return layout.keeps_pages_whole or num_page_sizes <= 1
+        if layout.keeps_pages_whole:
+            return num_page_sizes <= 1 or len(groups) <= 1
+        # A region a head: where it begins depends on how many there are.
+        return num_page_sizes <= 1 and (len(groups) <= 1 or len(heads) == 1)
 
     def tensors(self, num_blocks: int) -> list[Tensor] | list[Slot]:
         """Where the layers of the device's groups lie, for ``num_blocks`` blocks, at least 1.
@@ -187,21 +195,23 @@ class Placement:
         attention = next(group.layers for group in self.groups if not _borrows(group))
         states = [list(group.layers) for group in self.groups if isinstance(group.form, Mamba)]
         tails = [list(group.layers) for group in self.groups if isinstance(group.form, KpoolTail)]
-        mla, indexers = split_indexers(attention)
+        mla, indexers = split_pooled(attention)
         offset = 0
         for owners, borrowers in ((list(mla), states), (list(indexers), tails)):
-            for names in zip_longest(owners, *borrowers):
-                for name in names:
-                    if name is not None:
-                        page = layers[name].page_bytes
-                        yield Tensor(
-                            size=self.bytes_per_block * num_blocks,
-                            layers=[name],
-                            layer_stride=page * num_blocks,
-                            block_stride=page,
-                            offset=offset,
-                        )
-                offset += layers[names[0]].page_bytes * num_blocks
+            assert all(len(names) <= len(owners) for names in borrowers), "a borrower finds no slot"
+            for place, owner in enumerate(owners):
+                page = layers[owner].page_bytes
+                if page % layers[owner].stride_alignment:
+                    raise _cannot_express(self.layout, "aligned blocks in shared slots")
+                for name in (owner, *(names[place] for names in borrowers if place < len(names))):
+                    yield Tensor(
+                        size=self.bytes_per_block * num_blocks,
+                        layers=[name],
+                        layer_stride=page * num_blocks,
+                        block_stride=page,
+                        offset=offset,
+                    )
+                offset += page * num_blocks
 
 
 def run_tensors(
@@ -259,7 +269,7 @@ def view(tensor: Tensor, name: str, layer: Layer, layout: Layout, num_blocks: in
 
 def _strides(layer: Layer, layout: Layout, num_layers: int, num_blocks: int, bytes_per_block: int) -> Strides:
     try:
-        return layout.strides(
+        strides = layout.strides(
             layer,
             num_layers=num_layers,
             num_blocks=num_blocks,
@@ -267,6 +277,9 @@ def _strides(layer: Layer, layout: Layout, num_layers: int, num_blocks: int, byt
         )
     except Inexpressible:
         raise _cannot_express(layout, f"padded pages of {layer.kind} layers") from None
+    if strides.block % layer.stride_alignment:
+        raise _cannot_express(layout, f"blocks that begin at multiples of {layer.stride_alignment} bytes")
+    return strides
 
 
 def _borrows(group: Group) -> bool:

@@ -5,6 +5,7 @@ the number of blocks from the rank that has least room.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from blockyard.core.errors import InvalidRequest
@@ -14,9 +15,9 @@ from blockyard.planning.errors import ConflictingLayerSpecs
 from blockyard.planning.grouping import group_layers
 from blockyard.planning.groups import Grouping, Layers
 from blockyard.planning.host_pool import HostPool
-from blockyard.planning.layers import Layer, Mamba, SlidingWindow
+from blockyard.planning.layers import AttentionLayer, Layer, Mamba, SlidingWindow
 from blockyard.planning.layouts import Layout
-from blockyard.planning.memory import RankMemory, fit_max_model_len, longest_model_len
+from blockyard.planning.memory import ENDLESS, RankMemory, check_memory, longest_model_len
 from blockyard.planning.placement import Placement, Slot, Tensor, run_tensors
 from blockyard.planning.request import PlanRequest, TensorForm
 
@@ -88,10 +89,9 @@ def plan(request: PlanRequest) -> Plan:
     ]
     max_model_len = request.max_model_len
     if request.auto_fit_max_model_len:
-        max_model_len = fit_max_model_len(memories, max_model_len)
-    for memory in memories:
-        memory.check(max_model_len)
-        memory.check_host(max_model_len)
+        max_model_len = max(longest_model_len(memories, max_model_len), 1)
+    check_memory(memories, max_model_len)
+    longest = longest_model_len(memories, ENDLESS)
     num_blocks = min((memory.num_blocks for memory in memories), default=1)
     host_pools = [pool for memory in memories for _, pool in memory.host_pools()]
     host_pool = min(host_pools, key=lambda pool: pool.num_blocks, default=None)
@@ -99,13 +99,15 @@ def plan(request: PlanRequest) -> Plan:
         request=request,
         num_blocks=num_blocks,
         max_model_len=max_model_len,
-        longest_model_len=longest_model_len(memories),
+        longest_model_len=None if longest == ENDLESS else longest,
         capacity=capacity(grouping.groups, num_blocks, host_pool, request.workload(max_model_len)),
         block_sizes=block_sizes(grouping.groups, request),
         grouping=replace(
             grouping,
             warnings=[
+                *request.remarks,
                 *grouping.warnings,
+                *_sharding_warnings(grouping, request),
                 *_mode_warnings(grouping, request),
                 *_memory_warnings(memories, num_blocks),
             ],
@@ -141,7 +143,7 @@ def _model_layers(request: PlanRequest) -> Layers:
     speculative = request.speculative
     num_retained = max(0, speculative.num_prefill_lookahead_tokens - 1) if speculative else 0
     return {
-        name: layer.but(extra_retained_tokens=num_retained)
+        name: layer.but(extra_retained_tokens=max(layer.extra_retained_tokens, num_retained))
         if num_retained and isinstance(layer, SlidingWindow)
         else layer
         for name, layer in layers.items()
@@ -176,6 +178,30 @@ def _num_replicas(placement: Placement, request: PlanRequest) -> int:
     return math.gcd(
         parallel.tensor, *(layer.num_replicas(parallel.tensor, parallel.decode_context) for layer in layers)
     )
+
+
+def max_decode_context(layers: Iterable[Layer], tensor: int) -> int:
+    """Over how many ranks token positions can be spread: of ``tensor``, those that keep the same heads.
+
+    Decode-context ranks are tensor-parallel ranks. Those that keep different heads cannot share positions.
+    """
+    return math.gcd(tensor, *(layer.num_replicas(tensor, 1) for layer in layers if layer.dcp_sharded))
+
+
+def _sharding_warnings(grouping: Grouping, request: PlanRequest) -> list[str]:
+    """Where positions are spread over more ranks than keep the same heads."""
+    parallel = request.parallel
+    layers = {
+        layer
+        for group in grouping.groups
+        for layer in group.layers.values()
+        if isinstance(layer, AttentionLayer) and layer.max_tp_shards is not None
+    }
+    most = max_decode_context(layers, parallel.tensor)
+    if most % parallel.decode_context == 0:
+        return []
+    what = f"{most} of {parallel.tensor} tensor ranks keep the same heads and can share token positions"
+    return [f"parallel.decode_context is {parallel.decode_context}, but {what}: the plan promises too much"]
 
 
 def _mode_warnings(grouping: Grouping, request: PlanRequest) -> list[str]:

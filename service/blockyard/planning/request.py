@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from blockyard.core.errors import InvalidRequest
 from blockyard.planning.groups import Layers
-from blockyard.planning.layers import Workload
+from blockyard.planning.layers import MAMBA_CACHE_MODES, Workload
 from blockyard.planning.layouts import Layout
 from blockyard.planning.parallel import Parallel
 
@@ -16,7 +17,10 @@ class TensorForm(StrEnum):
     LAYERS = "layers"
     """A tensor for each run of equal layers of a group, with its strides; groups overlay each other."""
     SLOTS = "slots"
-    """A tensor for each page of a block, with the layers that share it, one a group."""
+    """A tensor for each page of a block, with the layers that share it, one a group.
+
+    Groups then share pages of equal size only: where they have pages of several sizes, blocks are larger.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class PlanRequest:
         speculative: How tokens are drafted, if they are.
         sparse_host: Sparse MLA pages on the host, if they are.
         tensor_form: How the plan says where layers lie.
+        remarks: What was noted when the request was made, to be told with the plan.
     """
 
     ranks: Sequence[Rank]
@@ -117,6 +122,21 @@ class PlanRequest:
     speculative: Speculative | None = None
     sparse_host: SparseHost | None = None
     tensor_form: TensorForm = TensorForm.LAYERS
+    remarks: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no plan can be made for.
+
+        Raises:
+            InvalidRequest: Names the field at fault.
+        """
+        if not self.ranks:
+            raise InvalidRequest.of("workers", "give at least one")
+        for name in ("max_model_len", "block_size", "max_in_flight_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidRequest.of(name, "must be at least 1")
+        if self.mamba_cache_mode not in MAMBA_CACHE_MODES:
+            raise InvalidRequest.of("mamba_cache_mode", f"must be one of {', '.join(MAMBA_CACHE_MODES)}")
 
     def workload(self, max_model_len: int | None = None) -> Workload:
         """What bounds a request; of another length where ``max_model_len`` is given."""

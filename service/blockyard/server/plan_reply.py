@@ -102,7 +102,7 @@ def plan_reply(plan: Plan) -> PlanReply:
         hash_block_size=plan.block_sizes.hash,
         layout=plan.request.layout.value,
         host_num_blocks=host_pool and host_pool.num_blocks,
-        host_block_stride_bytes=host_pool and host_pool.block_stride,
+        host_block_stride_bytes=host_pool and host_pool.block_bytes,
         workers=[_worker(rank, plan) for rank in plan.ranks],
         warnings=plan.grouping.warnings,
     )

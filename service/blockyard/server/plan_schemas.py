@@ -14,11 +14,11 @@ from blockyard.planning.groups import Layers
 from blockyard.planning.layers import LAYER_KINDS, MAMBA_CACHE_MODES, Layer
 from blockyard.planning.layouts import Layout
 from blockyard.planning.models import ModelLayers, layers_of_model
-from blockyard.planning.parallel import Parallel
+from blockyard.planning.parallel import MAX_RANKS, Parallel
+from blockyard.planning.planner import max_decode_context
 from blockyard.planning.request import PlanRequest, Rank, SparseHost, Speculative, TensorForm
 from blockyard.server.body import MAX_COUNT, Body, Count, Name, PositiveCount
 
-MAX_RANKS = 4096
 MAX_LAYERS = 65_536
 """Of one rank."""
 
@@ -102,19 +102,29 @@ class WorkerBody(Body):
     )
 
     def available_bytes(self) -> int:
-        """Memory for the KV cache; 0 where the weights leave none.
+        """Memory for the KV cache.
 
         Raises:
-            InvalidRequest: It is not given, or twice.
+            InvalidRequest: It is not given, or twice, or the weights leave none.
         """
-        if (self.available_memory_bytes is None) == (self.total_memory_bytes is None):
+        available, total = self.available_memory_bytes, self.total_memory_bytes
+        if available is not None and total is not None:
             raise InvalidRequest.of(
-                "available_memory_bytes", "give it, or total_memory_bytes with weights_bytes in its place"
+                "total_memory_bytes", "goes without available_memory_bytes: give one of them"
             )
-        if self.available_memory_bytes is not None:
-            return self.available_memory_bytes
-        assert self.total_memory_bytes is not None
-        return max(0, int(self.total_memory_bytes * self.memory_utilization) - self.weights_bytes)
+        if available is not None:
+            return available
+        if total is None:
+            raise InvalidRequest.of(
+                "available_memory_bytes", "is missing; or give total_memory_bytes and weights_bytes"
+            )
+        usable = int(total * self.memory_utilization)
+        if self.weights_bytes > usable:
+            raise InvalidRequest.of(
+                "weights_bytes",
+                f"leave nothing for the KV cache: {self.memory_utilization} of {total} bytes may be used",
+            )
+        return usable - self.weights_bytes
 
 
 class ParallelBody(Body):
@@ -205,9 +215,14 @@ class PlanBody(Body):
         model = self._model(parallel)
         max_model_len = self.max_model_len or (model.max_model_len if model else None)
         if max_model_len is None:
-            raise InvalidRequest.of(
-                "max_model_len", "is missing" if model is None else "is missing, and hf_config states none"
-            )
+            states_none = ", and hf_config states none: give the most that you want served"
+            raise InvalidRequest.of("max_model_len", "is missing" + (states_none if model else ""))
+        if model is not None:
+            _check_decode_context(model, parallel)
+            if self.speculative is not None and Speculative(**self.speculative.model_dump()).drafts_with_kv:
+                raise InvalidRequest.of(
+                    "speculative", "hf_config describes no draft layers: give each rank's layers in its place"
+                )
         speculative, hisparse = self.speculative, self.hisparse
         slots = self.tensor_form is TensorForm.SLOTS
         return PlanRequest(
@@ -227,7 +242,16 @@ class PlanBody(Body):
             speculative=Speculative(**speculative.model_dump()) if speculative else None,
             sparse_host=_sparse_host(hisparse, model) if hisparse else None,
             tensor_form=self.tensor_form,
+            remarks=self._remarks(model, max_model_len),
         )
+
+    def _remarks(self, model: ModelLayers | None, max_model_len: int) -> list[str]:
+        if model is None:
+            return []
+        remarks = list(model.remarks)
+        if model.max_model_len is not None and max_model_len > model.max_model_len:
+            remarks.append(f"max_model_len is above what the model states, {model.max_model_len}")
+        return remarks
 
     def _model(self, parallel: Parallel) -> ModelLayers | None:
         if self.hf_config is None:
@@ -259,6 +283,21 @@ class PlanBody(Body):
             except InvalidRequest as error:
                 raise error.inside(f"workers.{number}") from None
         return ranks
+
+
+def _check_decode_context(model: ModelLayers, parallel: Parallel) -> None:
+    """Refuse to spread positions over ranks that keep different heads.
+
+    Raises:
+        InvalidRequest: They would be.
+    """
+    layers = {layer for rank in model.ranks for layer in rank.values()}
+    most = max_decode_context(layers, parallel.tensor)
+    if most % parallel.decode_context:
+        raise InvalidRequest.of(
+            "parallel.decode_context",
+            f"must divide {most}: so many of {parallel.tensor} tensor ranks keep the same KV heads",
+        )
 
 
 def _layers(bodies: Mapping[str, LayerBody]) -> Layers:

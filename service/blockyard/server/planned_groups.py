@@ -17,6 +17,8 @@ def planned_groups(plan: Plan) -> list[GroupConfig]:
     """
     if not plan.grouping.groups:
         raise InvalidRequest.of("plan", "no layer keeps a cache: there is nothing to pool")
+    if plan.request.speculative is not None and plan.request.speculative.drafts_with_kv:
+        raise InvalidRequest.of("plan.speculative", "pools do not compute a drafter's last block anew")
     return [_group(group, plan) for group in plan.grouping.groups]
 
 

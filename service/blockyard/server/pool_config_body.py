@@ -25,6 +25,9 @@ class Group(Body):
     attention_chunk_size: PositiveCount | None = Field(None, description="Tokens a chunk.")
 
 
+_FROM_PLAN = ("num_blocks", "scheduler_block_size", "hash_block_size")
+
+
 class PoolConfigBody(Body):
     """A pool to create: one full-attention group of ``block_size``, or ``groups``, or those of a ``plan``."""
 
@@ -69,13 +72,16 @@ class PoolConfigBody(Body):
         """
         given = [name for name in ("block_size", "groups", "plan") if getattr(self, name) is not None]
         if len(given) != 1:
+            found = f", not {' and '.join(given)}" if given else ""
             raise InvalidRequest.of(
-                "groups",
-                "give block_size, for one full-attention group, or groups, or a plan, just one of them",
+                given[-1] if given else "groups",
+                f"give one of block_size (for a single full-attention group), groups and plan{found}",
             )
         options = self.model_dump(exclude={"num_blocks", "block_size", "groups", "plan"})
         if self.plan is not None:
-            return self._planned(self.plan, options)
+            return self._planned(
+                self.plan, self.model_dump(exclude={*_FROM_PLAN, "block_size", "groups", "plan"})
+            )
         if self.num_blocks is None:
             raise InvalidRequest.of("num_blocks", "is missing")
         groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
@@ -83,29 +89,29 @@ class PoolConfigBody(Body):
         return PoolConfig.of(num_blocks=self.num_blocks, groups=configs, **options), None
 
     def _planned(self, body: PlanBody, options: dict[str, Any]) -> tuple[PoolConfig, Plan]:
-        for name in ("num_blocks", "scheduler_block_size", "hash_block_size"):
-            if options.pop(name, getattr(self, name)) is not None:
+        for name in _FROM_PLAN:
+            if getattr(self, name) is not None:
                 raise InvalidRequest.of(name, "follows from the plan: leave it out")
         try:
             planned = plan(body.request())
         except InvalidRequest as error:
             raise error.inside("plan") from None
-        if self.max_model_len is not None and self.max_model_len > planned.max_model_len:
-            raise InvalidRequest.of("max_model_len", f"is at most the plan's, {planned.max_model_len}")
         request = planned.request
-        defaults = {
+        limits = {
             "max_model_len": planned.max_model_len,
             "max_in_flight_tokens": request.max_in_flight_tokens,
             "enable_prefix_caching": request.enable_prefix_caching,
         }
+        for name, limit in limits.items():
+            value = options[name] if name in self.model_fields_set else None
+            if value is not None and value > limit:
+                raise InvalidRequest.of(name, f"may not be more than the plan's, {limit}")
+            options[name] = limit if value is None else value
         config = PoolConfig.of(
             num_blocks=planned.num_blocks,
             groups=planned_groups(planned),
             scheduler_block_size=planned.block_sizes.scheduler,
-            hash_block_size=planned.block_sizes.hash,
-            **{
-                **options,
-                **{name: v for name, v in defaults.items() if name not in self.model_fields_set},
-            },
+            hash_block_size=planned.block_sizes.hash if request.enable_prefix_caching else None,
+            **options,
         )
         return config, planned

@@ -1,5 +1,6 @@
 """Errors as HTTP answers: ``application/problem+json`` (RFC 9457). Status codes are known here alone."""
 
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +25,7 @@ from blockyard.core.errors import (
     StaleEpoch,
 )
 from blockyard.planning.errors import PLAN_ERRORS
+from blockyard.planning.layers import LAYER_KINDS
 
 STATUS: dict[type[BlockyardError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -114,15 +116,28 @@ def invalid_fields(found: list[dict[str, Any]]) -> InvalidRequest:
     return InvalidRequest(sentence + more, {"errors": errors})
 
 
+def _path(place: tuple[int | str, ...]) -> Iterator[int | str]:
+    """``place`` without the kind that pydantic puts behind the name of a layer."""
+    for number, part in enumerate(place):
+        if not (number >= 2 and place[number - 2] == "layers" and part in LAYER_KINDS):
+            yield part
+
+
 def _finding(item: dict[str, Any]) -> dict[str, str]:
-    field = ".".join(str(part) for part in item["loc"]) or "body"
+    field = ".".join(str(part) for part in _path(item["loc"])) or "body"
+    message = str(item["msg"])
     match item["type"]:
         case "json_invalid":
-            return {"field": "body", "message": f"is not JSON: {item['ctx']['error']}"}
+            field, message = "body", f"is not JSON: {item['ctx']['error']}"
         case "missing":
-            return {"field": field, "message": "is missing"}
+            message = "is missing"
         case "extra_forbidden":
-            return {"field": field, "message": "is no field of this request"}
+            message = "is no field of this request"
         case "model_attributes_type" | "model_type":
-            return {"field": field, "message": "has to be a JSON object, sent as application/json"}
-    return {"field": field, "message": str(item["msg"])}
+            message = "has to be a JSON object, sent as application/json"
+        case "union_tag_invalid":
+            kinds = item["ctx"]["expected_tags"].replace("'", "")
+            field, message = f"{field}.kind", f"is none of {kinds}"
+        case "union_tag_not_found":
+            field, message = f"{field}.kind", "is missing"
+    return {"field": field, "message": message}

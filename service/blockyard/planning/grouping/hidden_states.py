@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from blockyard.core.arithmetic import div_ceil
 from blockyard.planning.grouping.one_page_size import common_page_bytes
@@ -24,7 +25,7 @@ def with_hidden_states(groups: Sequence[Group], hidden: Mapping[str, HiddenState
     block_size = math.gcd(*(group.form.block_size for group in grown))
     cut = {
         name: layer.but(
-            block_size=_largest_divisor(block_size, at_most=page_bytes // _token_bytes(layer)),
+            block_size=largest_divisor(block_size, at_most=page_bytes // _token_bytes(layer)),
             page_size_padded=page_bytes,
         )
         for name, layer in hidden.items()
@@ -32,20 +33,23 @@ def with_hidden_states(groups: Sequence[Group], hidden: Mapping[str, HiddenState
     return [*grown, *(Group.of({name: layer}) for name, layer in cut.items())]
 
 
+def largest_divisor(value: int, *, at_most: int) -> int:
+    """The largest divisor of ``value`` that is at most ``at_most``; both at least 1. O(sqrt(value))."""
+    small = [size for size in range(1, math.isqrt(value) + 1) if value % size == 0]
+    return max(size for low in small for size in (low, value // low) if size <= at_most)
+
+
 def _token_bytes(layer: HiddenState) -> int:
     return layer.num_heads * layer.state_bytes
 
 
 def _grow(group: Group, scale: int) -> Group:
-    return group if scale == 1 else Group.merged({n: _grow_layer(x, scale) for n, x in group.layers.items()})
+    if scale == 1:
+        return group
+    grown = Group.merged({name: _grow_layer(layer, scale) for name, layer in group.layers.items()})
+    return replace(grown, is_draft=group.is_draft)
 
 
 def _grow_layer(layer: Layer, scale: int) -> Layer:
-    padded = layer.page_bytes if not layer.grows_with_block() else layer.page_size_padded
-    return layer.but(
-        block_size=layer.block_size * scale, page_size_padded=None if padded is None else padded * scale
-    )
-
-
-def _largest_divisor(value: int, *, at_most: int) -> int:
-    return next(size for size in range(min(value, at_most), 0, -1) if value % size == 0)
+    grown = layer.but(block_size=layer.block_size * scale, page_size_padded=None)
+    return grown.with_page(layer.page_bytes * scale)

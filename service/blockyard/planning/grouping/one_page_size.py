@@ -19,8 +19,12 @@ _FEW_MORE = 1.5
 """Up to so many times the layers of the smallest kind, the largest is one group and others are padded."""
 
 
-def to_one_page_size(layers: Layers) -> Layers:
-    """``layers`` with pages as large as the largest one.
+_MUCH_EMPTY = 0.1
+"""The share of a page that may be padding without a word."""
+
+
+def to_one_page_size(layers: Layers, warnings: list[str]) -> Layers:
+    """``layers`` with pages as large as the largest one; adds to ``warnings`` where much of them stays empty.
 
     A page grows with its block where that comes out even; else it is padded, where its kind can be.
 
@@ -29,7 +33,15 @@ def to_one_page_size(layers: Layers) -> Layers:
     """
     pages = {name: layer.page_bytes for name, layer in layers.items()}
     largest = max(pages.values(), default=0)
-    return {name: _with_page(name, layer, largest, pages) for name, layer in layers.items()}
+    unified = {name: _with_page(name, layer, largest, pages) for name, layer in layers.items()}
+    for layer in dict.fromkeys(unified.values()):
+        empty = 1 - layer.content_bytes / layer.page_bytes
+        if empty > _MUCH_EMPTY:
+            warnings.append(
+                f"pages of {layer.kind} layers hold {layer.content_bytes} of {layer.page_bytes} bytes, "
+                f"{empty:.0%} are padding: other block sizes may fit each other better"
+            )
+    return unified
 
 
 def _with_page(name: str, layer: Layer, page_bytes: int, pages: dict[str, int]) -> Layer:
@@ -37,10 +49,7 @@ def _with_page(name: str, layer: Layer, page_bytes: int, pages: dict[str, int]) 
     if ratio == 1 and not rest:
         return layer
     if layer.grows_with_block() and not rest:
-        padded = layer.page_size_padded
-        return layer.but(
-            block_size=layer.block_size * ratio, page_size_padded=None if padded is None else page_bytes
-        )
+        return layer.but(block_size=layer.block_size * ratio, page_size_padded=None).with_page(page_bytes)
     if layer.can_pad_page():
         return layer.but(page_size_padded=page_bytes)
     raise IncompatiblePageSizes(

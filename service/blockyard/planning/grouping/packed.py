@@ -26,7 +26,7 @@ from blockyard.planning.layouts import Layout
 class _Bucket:
     """Layers that need the same slots, in registration order."""
 
-    layers: dict[str, Layer]
+    layers: Layers
 
     @property
     def form(self) -> Layer:
@@ -83,17 +83,19 @@ def packed_groups(layers: Layers, layout: Layout) -> list[Group] | None:
     def num_groups(bucket: _Bucket) -> int:
         return div_ceil(bucket.num_repeats, repeats) if repeats and bucket.is_pattern else 1
 
-    def is_state(bucket: _Bucket) -> bool:
+    def holds_few_blocks(bucket: _Bucket) -> bool:
         kinds = (Mamba, CircularBuffer) if repeats else (Mamba, CircularBuffer, SlidingWindow)
         return isinstance(bucket.form, kinds)
 
-    block_bytes = max(b.widest_bytes(len(b.layers) if is_state(b) else num_groups(b)) for b in buckets)
+    block_bytes = max(
+        b.widest_bytes(len(b.layers) if holds_few_blocks(b) else num_groups(b)) for b in buckets
+    )
     groups = []
     for bucket in buckets:
         count = num_groups(bucket)
-        if is_state(bucket):
-            num_fitting = max(block_bytes // bucket.form.page_bytes, 1)
-            count = max(count, div_ceil(len(bucket.layers), num_fitting))
+        if holds_few_blocks(bucket):
+            most = len(bucket.layers)
+            count = next((n for n in range(count, most) if bucket.widest_bytes(n) <= block_bytes), most)
         groups += bucket.split(count)
     return groups
 
@@ -107,12 +109,12 @@ def least_padding(values: Sequence[int], *, at_least: int) -> int:
 
 
 def _buckets(layers: Layers) -> list[_Bucket]:
-    buckets: list[_Bucket] = []
+    buckets: list[dict[str, Layer]] = []
     for name, layer in layers.items():
         for bucket in buckets:
-            if bucket.form.can_share_table(layer):
-                bucket.layers[name] = layer
+            if next(iter(bucket.values())).can_share_table(layer):
+                bucket[name] = layer
                 break
         else:
-            buckets.append(_Bucket({name: layer}))
-    return buckets
+            buckets.append({name: layer})
+    return [_Bucket(bucket) for bucket in buckets]

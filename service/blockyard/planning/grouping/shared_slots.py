@@ -1,8 +1,9 @@
 """Recurrent layers in the slots of MLA layers, and tails in those of indexers.
 
 Models that mix linear attention with compressed MLA have, in a block, a page an MLA layer and a smaller one
-an indexer. A recurrent state fits an MLA page, and a tail an indexer's: since a block belongs to one group at
-a time, they lie in the same bytes and cost no memory of their own.
+an indexer, which pools several tokens into one state. A recurrent state fits an MLA page, and a tail an
+indexer's: since a block belongs to one group at a time, they lie in the same bytes and cost no memory of
+their own.
 
     slot          MLA 0 | MLA 1 | ... | indexer 0 | indexer 1 | ...
     recurrent a     *   |   *   |
@@ -10,14 +11,38 @@ a time, they lie in the same bytes and cost no memory of their own.
     tail                |       |     |     *     |     *     |
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.errors import InvalidRequest
 from blockyard.planning.errors import IncompatiblePageSizes, PipelineStageWithoutMla, StatePageTooLarge
-from blockyard.planning.groups import Group, Layers, can_share_table
-from blockyard.planning.layers import KpoolTail, Mamba, MlaAttention
+from blockyard.planning.groups import Group, Layers, can_share_table, split_pooled
+from blockyard.planning.layers import KpoolTail, Layer, Mamba, MlaAttention
 from blockyard.planning.request import PlanRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sharers:
+    """The layers of such a model by what they do; each in registration order."""
+
+    states: Layers
+    tails: Layers
+    attention: Layers
+    mla: Layers
+    indexers: Layers
+
+    @classmethod
+    def of(cls, layers: Layers) -> "_Sharers | None":
+        """None where the model is of another sort."""
+        states = {name: layer for name, layer in layers.items() if isinstance(layer, Mamba)}
+        tails = {name: layer for name, layer in layers.items() if isinstance(layer, KpoolTail)}
+        attention = {name: layer for name, layer in layers.items() if type(layer) is MlaAttention}
+        mla, indexers = split_pooled(attention)
+        if not states or not mla or not indexers or len(states) + len(tails) + len(attention) < len(layers):
+            return None
+        return cls(states=states, tails=tails, attention=attention, mla=mla, indexers=indexers)
 
 
 def shared_slots(layers: Layers, request: PlanRequest) -> list[Group] | None:
@@ -29,106 +54,90 @@ def shared_slots(layers: Layers, request: PlanRequest) -> list[Group] | None:
     Raises:
         StatePageTooLarge: A recurrent state does not fit an MLA page, or a tail an indexer's.
         PipelineStageWithoutMla: A stage has recurrent layers and no slot for them.
-        IncompatiblePageSizes: MLA pages, indexer pages or recurrent states differ among themselves.
+        IncompatiblePageSizes: Layers that should be alike differ, or there are more tails than indexers.
     """
-    states = {name: layer for name, layer in layers.items() if isinstance(layer, Mamba)}
-    tails = {name: layer for name, layer in layers.items() if isinstance(layer, KpoolTail)}
-    attention = {name: layer for name, layer in layers.items() if type(layer) is MlaAttention}
-    if not states or len(states) + len(tails) + len(attention) < len(layers):
+    sharers = _Sharers.of(layers)
+    if sharers is None:
         return None
-    mla, indexers = split_indexers(attention)
-    if not indexers:
-        return None
-    mla_page = _only_page("MLA", mla)
-    indexer_page = _only_page("indexer", indexers)
-    if any(layer.page_size_padded is not None for layer in attention.values()) or not can_share_table(
-        attention
-    ):
-        raise IncompatiblePageSizes(
-            "MLA and indexer layers that share slots need pages without padding and one block size",
-            {"page_size_bytes": {name: layer.page_bytes for name, layer in attention.items()}},
-        )
-    for _, share in _stages([*tails, *indexers], request) if tails else ():
-        if len(share & tails.keys()) > len(share & indexers.keys()):
-            raise IncompatiblePageSizes(
-                "a tail shares the slot of an indexer, and there are more tails than indexers",
-                {"page_size_bytes": {name: layer.page_bytes for name, layer in tails.items()}},
-            )
-    for name, layer in tails.items():
-        if layer.content_bytes > indexer_page:
-            raise _too_large(f"the tail of {name!r}", layer.content_bytes, "indexer", indexer_page)
-    first_state = next(iter(states.values()))
-    if any(state != first_state for state in states.values()):
-        raise IncompatiblePageSizes(
-            "recurrent layers that share MLA slots need equal states",
-            {"page_size_bytes": {name: layer.page_bytes for name, layer in states.items()}},
-        )
-    if first_state.content_bytes > mla_page:
-        raise _too_large("the recurrent state", first_state.content_bytes, "MLA", mla_page)
-    padded_state = first_state.but(page_size_padded=mla_page)
-    padded_tails = {name: layer.but(page_size_padded=indexer_page) for name, layer in tails.items()}
-    names = list(states)
-    num_groups = _num_state_groups(names, list(mla), request)
-    return [
-        Group.of(attention),
-        *([Group.of(padded_tails)] if tails else []),
-        *(Group.merged(dict.fromkeys(names[first::num_groups], padded_state)) for first in range(num_groups)),
+    _check_owners(sharers)
+    state = _fitted("the recurrent state", sharers.states, "MLA", sharers.mla)
+    stages = _stages([*sharers.states, *sharers.attention, *sharers.tails], request)
+    num_groups = _num_state_groups(sharers, stages)
+    names = list(sharers.states)
+    groups = [Group.of(sharers.attention)]
+    if sharers.tails:
+        tail = _fitted("the tail", sharers.tails, "indexer", sharers.indexers)
+        _check_tails(sharers, stages)
+        groups.append(Group.of(dict.fromkeys(sharers.tails, tail)))
+    return groups + [
+        Group.merged(dict.fromkeys(names[first::num_groups], state)) for first in range(num_groups)
     ]
 
 
-def split_indexers(attention: Layers) -> tuple[Layers, Layers]:
-    """MLA layers, and the indexers among them: those that keep one state for several tokens."""
-    indexers = {
-        name: layer
-        for name, layer in attention.items()
-        if isinstance(layer, MlaAttention) and layer.tokens_per_state > 1
-    }
-    return {name: layer for name, layer in attention.items() if name not in indexers}, indexers
-
-
-def _only_page(what: str, layers: Layers) -> int:
-    pages = {name: layer.page_bytes for name, layer in layers.items()}
-    if len(set(pages.values())) != 1:
-        raise IncompatiblePageSizes(
-            f"recurrent layers can share slots with {what} layers of one page size only",
-            {"page_size_bytes": pages},
+def _check_owners(sharers: _Sharers) -> None:
+    """Refuse slots of several sizes."""
+    is_padded = any(layer.page_bytes != layer.content_bytes for layer in sharers.attention.values())
+    sizes = [{layer.page_bytes for layer in part.values()} for part in (sharers.mla, sharers.indexers)]
+    if is_padded or not can_share_table(sharers.attention) or any(len(pages) > 1 for pages in sizes):
+        raise _differ(
+            "MLA and indexer layers that share slots need one block size and one page size each, unpadded",
+            sharers.attention,
         )
-    return next(iter(pages.values()))
 
 
-def _too_large(what: str, state_bytes: int, whose: str, page_bytes: int) -> StatePageTooLarge:
-    return StatePageTooLarge(
-        f"{what} takes {state_bytes} bytes and the {whose} page that it would share {page_bytes}: use more "
-        "tensor-parallel ranks, larger blocks, or a wider KV cache dtype",
-        {"state_bytes": state_bytes, "page_size_bytes": page_bytes},
-    )
+def _check_tails(sharers: _Sharers, stages: Iterable[tuple[int, set[str]]]) -> None:
+    """Refuse tails that find no indexer on their stage."""
+    for _, names in stages:
+        if len(names & sharers.tails.keys()) > len(names & sharers.indexers.keys()):
+            raise _differ("there are more tails than indexers whose slots they share", sharers.tails)
 
 
-def _num_state_groups(states: Sequence[str], mla: Sequence[str], request: PlanRequest) -> int:
-    """Groups over which recurrent layers are spread, so that on every stage each finds an MLA slot."""
-    num_groups = div_ceil(len(states), len(mla))
-    for stage, names in _stages([*states, *mla], request):
-        num_states = sum(name in names for name in states)
-        num_slots = sum(name in names for name in mla)
-        if num_states and not num_slots:
+def _fitted(what: str, borrowers: Layers, whose: str, owners: Layers) -> Layer:
+    """The one layer that all ``borrowers`` are, padded to the page of ``owners``."""
+    layer, *others = dict.fromkeys(borrowers.values())
+    if others:
+        raise _differ(f"layers that share {whose} slots have to be alike", borrowers)
+    page_bytes = next(iter(owners.values())).page_bytes
+    if layer.content_bytes > page_bytes:
+        raise StatePageTooLarge(
+            f"{what} takes {layer.content_bytes} bytes and the {whose} page that it would share "
+            f"{page_bytes}: use more tensor-parallel ranks, larger blocks, or a wider KV cache dtype",
+            {"state_bytes": layer.content_bytes, "page_size_bytes": page_bytes},
+        )
+    return layer.but(page_size_padded=page_bytes)
+
+
+def _differ(what: str, layers: Layers) -> IncompatiblePageSizes:
+    pages = {name: layer.page_bytes for name, layer in layers.items()}
+    return IncompatiblePageSizes(what, {"page_size_bytes": pages})
+
+
+def _num_state_groups(sharers: _Sharers, stages: Iterable[tuple[int, set[str]]]) -> int:
+    """Groups over which recurrent layers are spread in turn, so that each finds a slot on its stage."""
+    num_groups = div_ceil(len(sharers.states), len(sharers.mla))
+    shares = []
+    for stage, names in stages:
+        places = [place for place, name in enumerate(sharers.states) if name in names]
+        num_slots = len(names & sharers.mla.keys())
+        if places and not num_slots:
             raise PipelineStageWithoutMla(
-                f"stage {stage} has {num_states} recurrent layers and no MLA layer to share slots with: "
+                f"stage {stage} has {len(places)} recurrent layers and no MLA layer to share slots with: "
                 "move the stage's bounds (parallel.pipeline_partition)",
                 {"stage": stage},
             )
-        while any(
-            sum(name in names for name in states[i::num_groups]) > num_slots for i in range(num_groups)
-        ):
-            num_groups += 1
+        if places:
+            shares.append((places, num_slots))
+    while any(max(Counter(p % num_groups for p in places).values()) > n for places, n in shares):
+        num_groups += 1
     return num_groups
 
 
 def _stages(layers: Sequence[str], request: PlanRequest) -> list[tuple[int, set[str]]]:
     """Stages and their layers: as the ranks say, or the partition where every rank has them all."""
     parallel = request.parallel
-    shares = [(rank // parallel.tensor, set(each.layers)) for rank, each in enumerate(request.ranks)]
-    if parallel.pipeline == 1 or any(names != shares[0][1] for _, names in shares):
-        return shares
+    shares = {frozenset(each.layers): rank // parallel.tensor for rank, each in enumerate(request.ranks)}
+    if parallel.pipeline == 1 or len(shares) > 1:
+        return [(stage, set(names)) for names, stage in shares.items()]
     numbers = {name: _layer_number(name) for name in layers}
     num_layers = parallel.num_hidden_layers or max(numbers.values()) + 1
     return [

@@ -121,8 +121,7 @@ def sparse_host_groups(
             *residents,
             *hot,
             *rest.groups,
-        ],
-        warnings=rest.warnings,
+        ]
     )
 
 

@@ -52,7 +52,7 @@ class AttentionLayer(Layer):
             raise InvalidRequest.of("dtype", f"{self.dtype!r} is none of {', '.join(DTYPE_BYTES)}")
         if self.head_size_v is None:
             object.__setattr__(self, "head_size_v", self.head_size)
-        if self.block_size % self.tokens_per_state:
+        if self.tokens_per_state < 1 or self.block_size % self.tokens_per_state:
             raise InvalidRequest.of("tokens_per_state", f"must divide the block size, {self.block_size}")
         multiple = self.kv_quant_mode.element_multiple
         if self.head_size % multiple or self._value_size % multiple:
@@ -99,8 +99,10 @@ class AttentionLayer(Layer):
         return True
 
     def stores_alike(self, other: "AttentionLayer") -> bool:
-        """Whether pages of both are alike: equal in every field of this class."""
-        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(AttentionLayer))
+        """Whether pages of both are alike: equal in every field of this class, and as large."""
+        return self.page_bytes == other.page_bytes and all(
+            getattr(self, f.name) == getattr(other, f.name) for f in fields(AttentionLayer)
+        )
 
     def as_kind(self, kind: type["FullAttention"], **changes: Any) -> "FullAttention":
         """A layer of another ``kind`` with this one's sizes, those that it has, but for ``changes``."""
@@ -200,8 +202,8 @@ class MlaAttention(FullAttention):
 
     def __post_init__(self) -> None:
         """See `AttentionLayer.__post_init__`."""
+        _fill_in_format(self)
         AttentionLayer.__post_init__(self)
-        _apply_format(self)
 
     @property
     def is_draft(self) -> bool:
@@ -211,6 +213,11 @@ class MlaAttention(FullAttention):
     def can_pad_page(self) -> bool:
         """See `Layer.can_pad_page`: never, sparse attention addresses rows; `alignment` keeps them whole."""
         return False
+
+    @property
+    def page_alignment(self) -> int:
+        """See `Layer.page_alignment`."""
+        return self.alignment or 1
 
     def merge(self, others: Sequence[Layer]) -> Layer:
         """See `Layer.merge`. Roles may differ."""
@@ -233,6 +240,12 @@ class HiddenState(MlaAttention):
     """Hidden states to be handed out, ``num_kv_heads`` of ``head_size`` elements a token."""
 
     kind: ClassVar[str] = "hidden_state"
+
+    def __post_init__(self) -> None:
+        """See `AttentionLayer.__post_init__`."""
+        MlaAttention.__post_init__(self)
+        if self.tokens_per_state != 1:
+            raise InvalidRequest.of("tokens_per_state", "hidden states are kept token by token: must be 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +306,13 @@ class SlidingWindow(AttentionLayer):
         return (
             isinstance(other, SlidingWindow)
             and not isinstance(other, KpoolTail)
-            and other.sliding_window == self.sliding_window
+            and self._has_same_window(other)
+        )
+
+    def _has_same_window(self, other: "SlidingWindow") -> bool:
+        return (other.sliding_window, other.extra_retained_tokens) == (
+            self.sliding_window,
+            self.extra_retained_tokens,
         )
 
 
@@ -310,11 +329,16 @@ class SlidingWindowMla(SlidingWindow):
 
     def __post_init__(self) -> None:
         """See `AttentionLayer.__post_init__`."""
+        _fill_in_format(self)
         AttentionLayer.__post_init__(self)
-        _apply_format(self)
+
+    @property
+    def page_alignment(self) -> int:
+        """See `Layer.page_alignment`."""
+        return self.alignment or 1
 
     def _needs_same_slots(self, other: Layer) -> bool:
-        return isinstance(other, SlidingWindowMla) and other.sliding_window == self.sliding_window
+        return isinstance(other, SlidingWindowMla) and self._has_same_window(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,14 +414,7 @@ Source: vLLM's sparse FlashMLA backend.
 """
 
 
-def _apply_format(layer: MlaAttention | SlidingWindowMla) -> None:
-    """Fill in what a latent layer's format and alignment say of its page."""
+def _fill_in_format(layer: MlaAttention | SlidingWindowMla) -> None:
+    """The width of a state that follows from its format's name."""
     if layer.cache_dtype_str == "fp8_ds_mla" and layer.state_content_bytes is None:
         object.__setattr__(layer, "state_content_bytes", FP8_DS_MLA_BYTES)
-    if (
-        layer.alignment is not None
-        and layer.page_size_padded is None
-        and layer.content_bytes % layer.alignment
-    ):
-        padded = div_ceil(layer.content_bytes, layer.alignment) * layer.alignment
-        object.__setattr__(layer, "page_size_padded", padded)

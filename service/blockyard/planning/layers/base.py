@@ -10,9 +10,11 @@ page, whatever the number of tokens.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Self, get_type_hints
 
+from blockyard.core.arithmetic import div_ceil
 from blockyard.core.errors import InvalidRequest
 
 
@@ -57,11 +59,15 @@ class Layer(ABC):
     page_size_padded: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a page padded to less than its content.
+        """Refuse counts out of range, and a page padded to less than its content.
 
         Raises:
             InvalidRequest: Names the field at fault.
         """
+        for name, least in _counts(type(self)):
+            count = getattr(self, name)
+            if count is not None and count < least:
+                raise InvalidRequest.of(name, f"must be at least {least}")
         if self.page_size_padded is not None and self.page_size_padded < self.content_bytes:
             raise InvalidRequest.of(
                 "page_size_padded", f"must be at least the page's content, {self.content_bytes} bytes"
@@ -88,9 +94,16 @@ class Layer(ABC):
         return self.num_heads * self.num_states * self.state_bytes
 
     @property
+    def page_alignment(self) -> int:
+        """Pages are padded to a multiple of so many bytes, unless `page_size_padded` is given."""
+        return 1
+
+    @property
     def page_bytes(self) -> int:
         """Bytes of a page."""
-        return self.content_bytes if self.page_size_padded is None else self.page_size_padded
+        if self.page_size_padded is not None:
+            return self.page_size_padded
+        return div_ceil(self.content_bytes, self.page_alignment) * self.page_alignment
 
     @property
     def dcp_sharded(self) -> bool:
@@ -152,6 +165,21 @@ class Layer(ABC):
         """Whether a block of twice the tokens has a page of twice the bytes."""
         return True
 
+    def with_page(self, page_bytes: int) -> Self:
+        """The same layer with pages of ``page_bytes``, padded if need be."""
+        return self if self.page_bytes == page_bytes else self.but(page_size_padded=page_bytes)
+
     def but(self, **changes: Any) -> Self:
         """The same layer but for ``changes``."""
         return replace(self, **changes)
+
+
+@cache
+def _counts(kind: type[Layer]) -> list[tuple[str, int]]:
+    """The fields of ``kind`` that are counts, and the least that each may be: 1 unless it says so."""
+    hints = get_type_hints(kind)
+    return [
+        (each.name, each.metadata.get("min", 1))
+        for each in fields(kind)
+        if hints[each.name] in (int, int | None)
+    ]

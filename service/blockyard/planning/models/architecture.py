@@ -19,14 +19,18 @@ class Architecture:
     Attributes:
         blocks: One a hidden layer.
         prefix: What stands before a hidden layer's number in names.
+        max_model_len: Tokens of the longest request, where the configuration does not state it.
         max_encoder_tokens: Tokens of the longest encoder input, for a model with an encoder.
         index_topk: Tokens that sparse attention reads, for a model with an indexer.
+        remarks: What was not stated, and how it was read.
     """
 
     blocks: Sequence[Block]
     prefix: str = "model.layers"
+    max_model_len: int | None = None
     max_encoder_tokens: int | None = None
     index_topk: int | None = None
+    remarks: Sequence[str] = ()
 
     def layers(self, numbers: range) -> dict[str, Layer]:
         """The caches of the hidden layers in ``numbers``, by full name."""

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.planning.layers import MAMBA_CACHE_MODES, Layer
 from blockyard.planning.models.factory import LayerFactory
-from blockyard.planning.models.fields import MAX_SIZE
+from blockyard.planning.models.fields import MAX_SIZE, ConfigFields
+from blockyard.planning.models.heads import NUM_HEADS
 from blockyard.planning.models.registry import reader_of
 from blockyard.planning.models.storage import KvStorage
-from blockyard.planning.models.text_part import text_part
+from blockyard.planning.models.text_part import DEFAULT_DTYPE, text_part
 from blockyard.planning.parallel import Parallel
-
-MAX_RANKS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +25,7 @@ class ModelLayers:
         max_model_len: Tokens of the longest request, where the configuration states it.
         max_encoder_tokens: Tokens of the longest encoder input, for a model with an encoder.
         index_topk: Tokens that sparse attention reads, for a model with an indexer.
+        remarks: What the configuration does not state, and how it was read; what engines may refuse.
         ranks: Each rank's layers by name, in the order of `Parallel`; names in the order of registration.
             Ranks of one stage share one dictionary.
     """
@@ -35,6 +35,7 @@ class ModelLayers:
     max_model_len: int | None
     max_encoder_tokens: int | None
     index_topk: int | None
+    remarks: tuple[str, ...]
     ranks: tuple[dict[str, Layer], ...]
 
 
@@ -62,8 +63,9 @@ def layers_of_model(
         UnsupportedModel: The architecture is not known, or a field is missing that says what it keeps.
         InvalidRequest: Names the field at fault.
     """
-    _check_arguments(parallel, block_size, mamba_cache_mode, num_speculative_blocks)
-    fields, model_dtype = text_part(config)
+    _check_arguments(block_size, mamba_cache_mode, num_speculative_blocks)
+    fields, stated_dtype = text_part(config)
+    model_dtype = stated_dtype or DEFAULT_DTYPE
     factory = LayerFactory(
         tensor=parallel.tensor,
         block_size=block_size,
@@ -78,11 +80,27 @@ def layers_of_model(
     return ModelLayers(
         model_type=fields.model_type,
         num_hidden_layers=num_layers,
-        max_model_len=fields.max_model_len(),
+        max_model_len=fields.max_model_len() or architecture.max_model_len,
         max_encoder_tokens=architecture.max_encoder_tokens,
         index_topk=architecture.index_topk,
+        remarks=(
+            *architecture.remarks,
+            *(
+                []
+                if stated_dtype
+                else [f"the configuration states no element type: {model_dtype} is assumed"]
+            ),
+            *_head_remarks(fields, parallel.tensor),
+        ),
         ranks=tuple(layers for layers in stages for _ in range(parallel.tensor)),
     )
+
+
+def _head_remarks(fields: ConfigFields, tensor: int) -> list[str]:
+    num_heads = fields.optional(*NUM_HEADS)
+    if num_heads is None or num_heads % tensor == 0:
+        return []
+    return [f"{num_heads} attention heads do not divide over {tensor} tensor ranks: engines refuse that"]
 
 
 def _stages(parallel: Parallel, num_layers: int) -> list[range]:
@@ -93,14 +111,7 @@ def _stages(parallel: Parallel, num_layers: int) -> list[range]:
     return parallel.stages(num_layers)
 
 
-def _check_arguments(
-    parallel: Parallel, block_size: int, mamba_cache_mode: str, num_speculative_blocks: int
-) -> None:
-    for name, ranks in (("tensor", parallel.tensor), ("pipeline", parallel.pipeline)):
-        if not 1 <= ranks <= MAX_RANKS:
-            raise InvalidRequest.of(f"parallel.{name}", f"must be from 1 to {MAX_RANKS}")
-    if parallel.num_ranks > MAX_RANKS:
-        raise InvalidRequest.of("parallel", f"must have at most {MAX_RANKS} ranks")
+def _check_arguments(block_size: int, mamba_cache_mode: str, num_speculative_blocks: int) -> None:
     if not 1 <= block_size <= MAX_SIZE:
         raise InvalidRequest.of("block_size", f"must be from 1 to {MAX_SIZE}")
     if mamba_cache_mode not in MAMBA_CACHE_MODES:

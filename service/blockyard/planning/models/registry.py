@@ -29,7 +29,9 @@ _GLM: Final = attention_only(as_stated, defaults={"head_dim": 128})
 _QWEN_2: Final = attention_only(from_layer_on)
 _QWEN_3: Final = attention_only(from_layer_on, defaults={"head_dim": 128})
 _GEMMA_3: Final = attention_only(
-    every_nth_full(6), defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
+    every_nth_full(6),
+    defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+    max_model_len=131_072,
 )
 _LLAMA_4: Final = attention_only(chunked_where_rotary)
 

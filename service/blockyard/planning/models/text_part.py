@@ -25,14 +25,17 @@ MODEL_DTYPES: Final = {
     "float": "float32",
 }
 DEFAULT_DTYPE: Final = "bfloat16"
+"""Where none is stated, engines look into the weights, and serve even those in float32 so by default.
+
+Source: vLLM's ``_resolve_auto_dtype``.
+"""
 
 
-def text_part(config: Mapping[str, Any]) -> tuple[ConfigFields, str]:
-    """The language model's fields, and the element type of the whole model.
+def text_part(config: Mapping[str, Any]) -> tuple[ConfigFields, str | None]:
+    """The language model's fields, and the element type of the whole model if one is stated.
 
-    The type stands beside the language model or around it. Where neither states one (gpt-oss, GPT-2),
-    it is bfloat16: engines then look into the weights, and serve even those in float32 so by default.
-    Source: vLLM's ``_resolve_auto_dtype``. A type that is stated is taken at its word.
+    The type stands beside the language model or around it, and is taken at its word. Where neither states one
+    (gpt-oss, GPT-2) it is `DEFAULT_DTYPE`.
 
     Raises:
         UnsupportedModel: No architecture is named.
@@ -53,7 +56,7 @@ def text_part(config: Mapping[str, Any]) -> tuple[ConfigFields, str]:
             f"{part.place}.model_type is missing: it names the architecture",
             {"model_type": None, "field": "model_type"},
         )
-    return part, dtype or DEFAULT_DTYPE
+    return part, dtype
 
 
 def model_dtype(fields: ConfigFields, *names: str) -> str | None:

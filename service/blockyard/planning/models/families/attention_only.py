@@ -1,6 +1,7 @@
 """Decoders whose every layer keeps keys and values; families differ in how far layers look back."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from blockyard.planning.errors import UnsupportedModel
@@ -14,7 +15,11 @@ MODULE: Final = "self_attn.attn"
 
 
 def attention_only(
-    spans_of: SpansOf, *, grouped: bool = True, defaults: Mapping[str, int] | None = None
+    spans_of: SpansOf,
+    *,
+    grouped: bool = True,
+    defaults: Mapping[str, int] | None = None,
+    max_model_len: int | None = None,
 ) -> Reader:
     """The reader of a family.
 
@@ -22,13 +27,14 @@ def attention_only(
         spans_of: How far its layers look back.
         grouped: Whether KV heads have to be stated; else there are as many as attention heads.
         defaults: Sizes that published configurations leave out. Source: transformers' configuration classes.
+        max_model_len: The same of the longest request.
     """
 
     def read(fields: ConfigFields, factory: LayerFactory) -> Architecture:
         heads = Heads.of(fields.with_defaults(defaults or {}), grouped=grouped)
         spans = spans_of(fields, fields.num_layers())
         blocks = {span: {MODULE: factory.attention(heads, span)} for span in dict.fromkeys(spans)}
-        return Architecture(blocks=[blocks[span] for span in spans])
+        return Architecture(blocks=[blocks[span] for span in spans], max_model_len=max_model_len)
 
     return read
 
@@ -42,6 +48,8 @@ def read_unknown(fields: ConfigFields, factory: LayerFactory) -> Architecture:
         UnsupportedModel: Names that field.
         InvalidRequest: Names the field that is wrong.
     """
+    if _hints_at_more(fields.model_type.lower()):
+        raise _not_plain(fields, "model_type")
     for name, value in fields.values.items():
         # Fields of later tools are written with nulls, zeros and false where they do not apply.
         if value and _hints_at_more(str(name).lower()):
@@ -56,7 +64,8 @@ def read_unknown(fields: ConfigFields, factory: LayerFactory) -> Architecture:
     has_window = fields.has("sliding_window") and fields.flag("use_sliding_window", default=True)
     if has_window and not fields.has("layer_types"):
         raise fields.missing("layer_types", "it says which layers have the sliding window")
-    return attention_only(as_stated, grouped=False)(fields, factory)
+    remark = f"model_type {fields.model_type!r} is not known: planned as plain attention, by its fields"
+    return replace(attention_only(as_stated, grouped=False)(fields, factory), remarks=(remark,))
 
 
 def _not_plain(fields: ConfigFields, name: object) -> UnsupportedModel:
@@ -73,7 +82,9 @@ _GENERATIVE: Final = ("CausalLM", "LMHead", "ConditionalGeneration")
 _HINTS: Final = (
     # recurrent layers
     "mamba", "ssm", "conv", "state_size", "d_state", "d_inner", "recurrent", "rwkv", "wkv", "lru", "time_mix",
-    "retention", "hyena", "delta", "linear_attn", "linear_num", "linear_key", "linear_value", "lightning",
+    "retention", "retnet", "hyena", "lstm", "gla", "linear_att", "expand_k", "expand_v", "value_dim",
+    "attn_mode", "group_size", "rescale_every",
+    "delta", "linear_attn", "linear_num", "linear_key", "linear_value", "lightning",
     # keys and values that are compressed, chosen from, or shared by layers
     "lora_rank", "compress", "kv_shar", "shared_kv", "share_kv", "cla_", "yoco", "blocksparse",
     "block_sparse", "v_head_dim", "sparse_att", "topk_att", "sink",
@@ -82,7 +93,7 @@ _HINTS: Final = (
     "block_type", "layers_type", "block_config", "hybrid", "pattern", "swa", "global_", "local_att",
     "window_size", "chunk", "_every_n", "attn_config", "attention_config",
     # encoders
-    "cross", "is_encoder_decoder", "encoder_layers", "bidirectional",
+    "clip", "vision", "audio", "cross", "is_encoder_decoder", "encoder_layers", "bidirectional",
 )  # fmt: skip
 """Parts of names of fields that say that a layer's cache is not, or not only, all tokens' keys and values."""
 
@@ -92,4 +103,6 @@ def _hints_at_more(name: str) -> bool:
 
 
 def _hints_at_kv_heads(name: str) -> bool:
-    return ("kv" in name or "key_value" in name) and ("head" in name or "group" in name)
+    return "attention_groups" in name or (
+        ("kv" in name or "key_value" in name) and ("head" in name or "group" in name)
+    )
