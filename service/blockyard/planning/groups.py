@@ -49,7 +49,7 @@ class Group:
     @property
     def page_bytes(self) -> int:
         """Bytes of the pages of all its layers."""
-        return sum(layer.page_bytes for layer in self.layers.values())
+        return sum(layer.page_bytes * len(names) for layer, names in by_layer(self.layers).items())
 
     @property
     def prefix_cacheable(self) -> bool:
@@ -103,7 +103,8 @@ def merge(layers: Sequence[Layer]) -> Layer:
     Raises:
         CannotMerge: They are not alike.
     """
-    return layers[0].merge(layers[1:])
+    first, *others = dict.fromkeys(layers)
+    return first.merge(others)
 
 
 def can_merge(layers: Sequence[Layer]) -> bool:
@@ -127,5 +128,5 @@ def split_pooled(attention: Layers) -> tuple[Layers, Layers]:
 
 def can_share_table(layers: Layers) -> bool:
     """Whether one block table serves all of ``layers``, whatever their page sizes."""
-    first, *others = layers.values()
+    first, *others = dict.fromkeys(layers.values())
     return all(first.can_share_table(other) for other in others)

@@ -78,10 +78,12 @@ def plan(request: PlanRequest) -> Plan:
             "tensor_form", "slots cannot describe hisparse, whose pages lie in two places"
         )
     grouping = group_layers(_model_layers(request), request)
-    placements = [
-        Placement.of(grouping, list(rank.layers), request.layout, request.tensor_form)
-        for rank in request.ranks
-    ]
+    shares = [tuple(rank.layers) for rank in request.ranks]
+    placement_of = {
+        names: Placement.of(grouping, names, request.layout, request.tensor_form)
+        for names in dict.fromkeys(shares)
+    }
+    placements = [placement_of[names] for names in shares]
     memories = [
         RankMemory.of(rank, placement, request)
         for rank, placement in enumerate(placements)
@@ -112,15 +114,7 @@ def plan(request: PlanRequest) -> Plan:
                 *_memory_warnings(memories, num_blocks),
             ],
         ),
-        ranks=[
-            RankPlan(
-                placement=placement,
-                tensors=_tensors(placement, num_blocks, host_pool),
-                num_replicas=_num_replicas(placement, request),
-                available_bytes=rank.available_bytes,
-            )
-            for rank, placement in zip(request.ranks, placements, strict=True)
-        ],
+        ranks=_rank_plans(placements, num_blocks, host_pool, request),
         host_pool=host_pool,
     )
 
@@ -135,7 +129,7 @@ def _model_layers(request: PlanRequest) -> Layers:
     for rank in request.ranks:
         for name, layer in rank.layers.items():
             known = layers.setdefault(name, layer)
-            if known != layer:
+            if known is not layer and known != layer:
                 raise ConflictingLayerSpecs(
                     f"layer {name!r} is described in two ways: ranks that compute it have to agree on it",
                     {"layer": name},
@@ -148,6 +142,25 @@ def _model_layers(request: PlanRequest) -> Layers:
         else layer
         for name, layer in layers.items()
     }
+
+
+def _rank_plans(
+    placements: list[Placement], num_blocks: int, host_pool: HostPool | None, request: PlanRequest
+) -> list[RankPlan]:
+    """Each rank's share. Ranks with the same layers share all but their memory."""
+    shared = {
+        id(placement): (_tensors(placement, num_blocks, host_pool), _num_replicas(placement, request))
+        for placement in {id(each): each for each in placements}.values()
+    }
+    return [
+        RankPlan(
+            placement=placement,
+            tensors=shared[id(placement)][0],
+            num_replicas=shared[id(placement)][1],
+            available_bytes=rank.available_bytes,
+        )
+        for rank, placement in zip(request.ranks, placements, strict=True)
+    ]
 
 
 def _tensors(placement: Placement, num_blocks: int, host_pool: HostPool | None) -> list[Tensor] | list[Slot]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -34,8 +34,15 @@ class LayerBody(Body):
         Raises:
             InvalidRequest: Its sizes do not fit each other.
         """
-        given = {name: _frozen(value) for name, value in self}
-        return LAYER_KINDS[given.pop("kind")](**given)
+        kind, *values = vars(self).values()
+        return _make_layer(kind, tuple(map(_frozen, values)))
+
+
+@lru_cache(maxsize=4096)
+def _make_layer(kind: str, values: tuple[Any, ...]) -> Layer:
+    """The layer of ``kind`` with its fields' ``values``, in order. Of many equal layers one is made."""
+    layer = LAYER_KINDS[kind]
+    return layer(**dict(zip((each.name for each in fields(layer)), values, strict=True)))
 
 
 def _body_of(kind: type[Layer]) -> type[LayerBody]:
