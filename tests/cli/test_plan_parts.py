@@ -1,21 +1,30 @@
-"""The parts of ``blockyard plan``: sizes, abbreviations, bars, the curve, options."""
+"""The parts of ``blockyard plan``: sizes, abbreviations, lines, bars, the curve, options."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blockyard.planning.layers import FullAttention, Layer, SlidingWindow
+from blockyard.planning.layers import FullAttention, Layer, MlaAttention, SlidingWindow
+from blockyard.planning.layouts import Layout
 from blockyard.planning.planner import Plan, plan
-from blockyard.planning.request import PlanRequest, Rank
+from blockyard.planning.request import PlanRequest, Rank, SparseHost
+from blockyard.server.commands.plan.abbreviations import (
+    group_digits,
+    layer_names,
+    number_ranges,
+    rank_name,
+    size_at_least,
+)
 from blockyard.server.commands.plan.bars import columns
-from blockyard.server.commands.plan.curve import Curve, curve_of
-from blockyard.server.commands.plan.field_option import PARTS
+from blockyard.server.commands.plan.figures import Curve, curve_of, requests_at_a_time, show_requests
+from blockyard.server.commands.plan.option_types import PARTS, parse_size
 from blockyard.server.commands.plan.options import FIELD_OPTIONS
-from blockyard.server.commands.plan.ranges import layer_names, number_ranges, rank_name
-from blockyard.server.commands.plan.sizes import parse_size
+from blockyard.server.commands.plan.tables import fill
 from blockyard.server.plan_schemas import PlanBody
 
 WITHOUT_OPTION = {
@@ -40,8 +49,8 @@ def make_plan(window: int | None = None, max_model_len: int = 1024) -> Plan:
     return plan(request)
 
 
-def curve(of: Plan) -> Curve:
-    found = curve_of(of)
+def curve(of: Plan, maximum: int | None = None) -> Curve:
+    found = curve_of(of, maximum)
     assert found is not None
     return found
 
@@ -52,6 +61,10 @@ def curve(of: Plan) -> Curve:
         ("80GiB", 80 * 2**30),
         ("80 GiB", 80 * 2**30),
         ("80GB", 80 * 10**9),
+        ("80gib", 80 * 2**30),
+        ("80gb", 80 * 10**9),
+        ("80Gb", 80 * 10**9),
+        ("1KB", 1000),
         ("512MiB", 512 * 2**20),
         ("1.5TiB", 3 * 2**39),
         ("0.1GB", 10**8),
@@ -69,13 +82,14 @@ def test_a_size_is_so_many_bytes(text: str, num_bytes: int) -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("80Gb", "'Gb' would be bits: write GiB for 1024^3 bytes, or GB for 1000^3"),
-        ("80 Gb", "'Gb' would be bits"),
-        ("80G", "write GiB for 1024^3 bytes, or GB for 1000^3"),
-        ("80gib", "'80gib': write GiB"),
-        ("80k", "write KiB for 1024^1 bytes, or kB for 1000^1"),
+        ("80G", "'80G': write GiB for 1024^3 bytes, or GB for 1000^3"),
+        ("80gi", "'80gi': write GiB for 1024^3 bytes, or GB for 1000^3"),
+        ("80k", "write KiB for 1024^1 bytes, or KB for 1000^1"),
+        ("80", "80 is 80 bytes: 80GiB? For so few bytes write 80B"),
+        ("1048575", "1048575 is 1048575 bytes: 1048575GiB?"),
         ("80XB", "'XB' is no unit: write B, kB, MB"),
-        ("1.5", "is not a whole number of bytes"),
+        ("1.5", "1.5 is 1.5 bytes: 1.5GiB?"),
+        ("9" * 5000, "is no size"),
         ("-1GiB", "write 80GiB, 80GB, 512MiB or a number of bytes"),
         ("GiB", "is no size"),
         ("", "is no size"),
@@ -159,8 +173,7 @@ def test_the_curve_agrees_with_the_plan_at_its_own_length() -> None:
     planned = make_plan(window=64)
     drawn = curve(planned)
     here = drawn.lengths.index(1024)
-    assert planned.capacity is not None
-    assert drawn.concurrency[here] == planned.capacity.max_concurrency
+    assert drawn.concurrency[here] == requests_at_a_time(planned, 1024)
 
 
 @pytest.mark.parametrize("max_model_len", [48, 1000])
@@ -168,8 +181,7 @@ def test_the_curve_agrees_with_plans_for_other_lengths(max_model_len: int) -> No
     planned = make_plan(window=64)
     other = plan(replace(planned.request, max_model_len=max_model_len))
     drawn = curve(other)
-    assert other.capacity is not None
-    assert drawn.concurrency[drawn.lengths.index(max_model_len)] == other.capacity.max_concurrency
+    assert drawn.concurrency[drawn.lengths.index(max_model_len)] == requests_at_a_time(other, max_model_len)
 
 
 def test_the_curve_goes_from_one_block_to_the_longest_request() -> None:
@@ -206,3 +218,82 @@ def test_options_tell_the_defaults_of_the_request() -> None:
         "yes",
         None,
     )
+
+
+def test_a_size_may_be_a_fraction_of_bytes() -> None:
+    assert parse_size("71.9GiB") == Fraction(719 * 2**30, 10)
+
+
+@given(st.integers(1, 2**45))
+def test_a_size_that_is_said_to_be_enough_is_and_hardly_more(num_bytes: int) -> None:
+    text, shown_bytes = size_at_least(num_bytes)
+    assert int(parse_size(text)) == shown_bytes
+    assert num_bytes <= shown_bytes <= num_bytes + max(2**10, num_bytes) // 5
+
+
+@pytest.mark.parametrize(
+    ("sentence", "grouped"),
+    [
+        ("rank 0: 131072 tokens need 17179869184.", "rank 0: 131,072 tokens need 17,179,869,184."),
+        ("layer 'layers.10000.attn' of 999 bytes", "layer 'layers.10000.attn' of 999 bytes"),
+        ("0.9 of 85899345920 bytes", "0.9 of 85,899,345,920 bytes"),
+        ("float8_e4m3fn, sha2561234", "float8_e4m3fn, sha2561234"),
+    ],
+)
+def test_long_numbers_in_a_sentence_are_grouped_and_names_are_not(sentence: str, grouped: str) -> None:
+    assert group_digits(sentence) == grouped
+
+
+@pytest.mark.parametrize(
+    ("requests", "told"),
+    [
+        (Fraction(90_111, 8192), "10.99 requests"),
+        (Fraction(11), "11.00 requests"),
+        (Fraction(1_234_567, 100), "12,345.67 requests"),
+        (Fraction(1_999, 1_000), "1.99 requests"),
+    ],
+)
+def test_requests_are_rounded_down(requests: Fraction, told: str) -> None:
+    assert show_requests(requests) == told
+
+
+@given(st.integers(1, 4096), st.integers(0, 1000))
+def test_so_many_whole_requests_find_blocks_beside_the_null_block(length: int, window: int) -> None:
+    planned = make_plan(window or None, max_model_len=4096)
+    served = requests_at_a_time(planned, length)
+    assert served is not None
+    needed = sum(group.max_blocks(planned.request.workload(length)) for group in planned.grouping.groups)
+    assert int(served) * needed <= planned.num_blocks - 1 < (int(served) + 1) * needed
+
+
+def test_pages_on_the_host_bound_the_requests_too() -> None:
+    sizes: dict[str, Any] = {"block_size": 64, "num_kv_heads": 1, "dtype": "bfloat16"}
+    layers: dict[str, Layer] = {
+        "layers.0.attn": MlaAttention(head_size=576, **sizes),
+        "layers.0.indexer": MlaAttention(head_size=128, cache_role="indexer", **sizes),
+    }
+    host = SparseHost(host_pool_bytes=101 * 64 * 576 * 2, index_topk=64)
+    request = PlanRequest(
+        ranks=[Rank(available_bytes=2**32, layers=layers)],
+        max_model_len=640,
+        layout=Layout.BLHNC,
+        sparse_host=host,
+    )
+    assert requests_at_a_time(plan(request), 640) == 10  # 10 pages each of 100, and the null block
+
+
+def test_the_curve_ends_where_the_model_does() -> None:
+    drawn = curve(make_plan(), 2000)
+    assert drawn.lengths[-1] == 2000
+    assert curve(make_plan(max_model_len=3000), 2000).lengths[-1] == 3000
+
+
+@given(st.lists(st.text("ab.,/", min_size=1, max_size=30), max_size=8), st.integers(1, 40))
+def test_lines_keep_to_the_width_and_lose_nothing(words: list[str], width: int) -> None:
+    lines = fill(" ".join(words), width)
+    assert all(len(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == "".join(words)
+
+
+def test_a_name_that_is_too_long_for_a_line_breaks_at_a_dot() -> None:
+    assert fill("of model.layers.0.self_attn.attn", 20) == ["of", "model.layers.0.", "self_attn.attn"]

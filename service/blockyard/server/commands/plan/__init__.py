@@ -2,12 +2,14 @@
 
 command        the flow: line, request, plan, output
 options        what may stand on the line
-field_option   an option that sets a field of the request
-values, sizes  what is written behind an option
+option_types   an option that sets a field of the request, and what is written behind one
 document       the request, from files and options
-refusal        why there is no plan
-report         the plan for people, from headline, group_report, bars and tensor_report
-memory         how each rank's memory divides
-ranges, fold   names and ranks, abbreviated
-curve, chart   what the plan serves at each context length, as figures and as a picture
+refusal        why there is no plan, and what would do
+figures        what a plan serves, at its own length and over all; what a token takes
+report         the plan for people: answers, groups, memory, tensors
+headline       the answers, in sentences
+bars           how each rank's memory divides
+tables         lines and columns at any width
+abbreviations  numbers, sizes, ranks and names as people read them
+chart          what the plan serves at each context length, as a picture
 """

@@ -16,9 +16,9 @@ from blockyard.server.commands.plan.document import (
     plan_document,
     read_object,
 )
-from blockyard.server.commands.plan.field_option import FieldOption, SectionOption
+from blockyard.server.commands.plan.option_types import FieldOption, SectionOption
 from blockyard.server.commands.plan.options import FIELD_OPTIONS, PARAMETERS
-from blockyard.server.commands.plan.refusal import NoPlan
+from blockyard.server.commands.plan.refusal import Asked, refusal
 from blockyard.server.plan_reply import plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.problems import invalid_body, problem
@@ -35,14 +35,21 @@ comma or by repeating the option, or one for all. Ranks count by stage, then by 
 EXAMPLES = """\b
 Examples:
     blockyard plan --config config.json --gpu-memory 80GiB --weights 15GiB
-    blockyard plan --config Llama-3.1-70B/ --tensor 4 --gpu-memory 80GiB --weights 33GiB \\
-        --kv-cache-dtype fp8 --max-model-len auto
-    blockyard plan --config config.json --pipeline 2 --available-memory 60GiB,40GiB --plot plan.svg
-    blockyard plan --request plan.json --block-size 32 --json
-    curl -s https://models.internal/config.json | blockyard plan --config - --available-memory 55GiB
+    blockyard plan --config Llama-3.1-70B/ --tensor 4 --kv-cache-dtype fp8 \\
+        --gpu-memory 80GiB --weights 33GiB --max-model-len auto
+    blockyard plan --config config.json --pipeline 2 \\
+        --available-memory 60GiB,40GiB --plot plan.svg
+    blockyard plan --config config.json --num-blocks 10000
+    blockyard plan --request plan.json --available-memory 40GiB --json
+    curl -s https://models.internal/config.json |
+        blockyard plan --config - --available-memory 55GiB
 
 \b
-Exit status: 0 there is a plan, 1 there is none, 2 a mistake in the arguments.
+Exit status:
+    0  there is a plan
+    1  there is none: too little memory, say, or a model not understood
+    2  a mistake in the arguments or in a file: values out of range or that do
+       not fit each other (invalid_request), or no JSON
 """
 
 
@@ -66,13 +73,14 @@ def _run(**values: Any) -> None:
     given = _given(values)
     request = None if values["request"] is None else read_object(values["request"])
     document = plan_document(request, given)
+    body = None
     try:
         body = _body(document)
         planned = plan(body.request())
     except BlockyardError as error:
         if values["as_json"]:
             print_json(problem(error))
-        raise NoPlan(error, given) from error
+        raise refusal(error, Asked(given, body)) from error
     if values["plot"] is not None:
         _draw(values["plot"], body, planned)
     if values["as_json"]:

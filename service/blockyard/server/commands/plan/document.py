@@ -8,33 +8,41 @@ from typing import Any
 
 import click
 
-from blockyard.server.commands.plan.field_option import WORKERS, FieldOption
-from blockyard.server.commands.plan.values import AUTO
+from blockyard.server.commands.plan.option_types import AUTO, WORKERS, FieldOption
 
 STANDARD_INPUT = Path("-")
 MEMORY_FIELDS = ("total_memory_bytes", "available_memory_bytes")
 """Of a rank, one in place of the other."""
 
+FOLLOW_FROM_LAYERS = ("block_size", "kv_cache_dtype")
+"""Fields that say how a configuration is read; layers say the same of themselves."""
+
 Given = Mapping[FieldOption, Any]
 """The options on the line, with their values."""
+
+
+class BadFile(click.ClickException):
+    """A file that is not what its option takes: a mistake in the arguments."""
+
+    exit_code = 2
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in the file ``path``.
 
     Raises:
-        click.ClickException: There is none, or the file cannot be read.
+        BadFile: There is none, or the file cannot be read.
     """
     name = "standard input" if path == STANDARD_INPUT else str(path)
     try:
         text = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
         document = json.loads(text)
     except OSError as error:
-        raise click.ClickException(f"{name} cannot be read: {error.strerror}") from error
+        raise BadFile(f"{name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise click.ClickException(f"{name} is not JSON: {error}") from error
+        raise BadFile(f"{name} is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise click.ClickException(f"{name} holds no JSON object, which begins with '{{' and ends with '}}'")
+        raise BadFile(f"{name} holds no JSON object, which begins with '{{' and ends with '}}'")
     return document
 
 
@@ -64,11 +72,15 @@ def plan_document(request: Mapping[str, Any] | None, given: Given) -> dict[str, 
     for option, value in given.items():
         if not option.is_per_rank:
             _set(document, option.path, value)
+    if request is not None and "hf_config" not in document:
+        _refuse_what_layers_say(given)
     if document.get("max_model_len") == AUTO:
         _fit_max_model_len(document, request or {})
     workers = document.get(WORKERS, [{}])
     if isinstance(workers, list):
         document[WORKERS] = _workers(workers, {o: v for o, v in given.items() if o.is_per_rank})
+        if "num_blocks_override" in document:
+            document[WORKERS] = [_without_memory(worker) for worker in document[WORKERS]]
     if request is None:
         _check_is_whole(document)
     return document
@@ -83,6 +95,21 @@ def _set(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
             document[part[0]] = {**inner, name: value}
     else:
         document[name] = value
+
+
+def _refuse_what_layers_say(given: Given) -> None:
+    for option in given:
+        if option.path[-1] in FOLLOW_FROM_LAYERS:
+            raise click.UsageError(
+                f"{option.opts[0]} goes with --config: in a request of layers it follows from the layers"
+            )
+
+
+def _without_memory(worker: Any) -> Any:
+    """``worker``, which need not say its memory where the number of blocks is given."""
+    if isinstance(worker, dict) and not any(worker.get(name) is not None for name in MEMORY_FIELDS):
+        return {**worker, "available_memory_bytes": 0}
+    return worker
 
 
 def _fit_max_model_len(document: dict[str, Any], request: Mapping[str, Any]) -> None:
@@ -122,7 +149,8 @@ def _check_is_whole(document: Mapping[str, Any]) -> None:
         raise click.UsageError("give a model, --config config.json, or a whole request, --request plan.json")
     if not any(name in worker for worker in document[WORKERS] for name in MEMORY_FIELDS):
         raise click.UsageError(
-            "say how much memory a rank has: --gpu-memory 80GiB --weights 15GiB, or --available-memory 55GiB"
+            "say how much memory a rank has, --gpu-memory 80GiB --weights 15GiB or --available-memory 55GiB, "
+            "or how many blocks, --num-blocks 10000"
         )
 
 

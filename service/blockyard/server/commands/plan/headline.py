@@ -1,16 +1,21 @@
 """The answers of a plan in sentences."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from blockyard.planning.groups import Group
 from blockyard.planning.planner import Plan
-from blockyard.server.commands.plan.sizes import show_size
+from blockyard.server.commands.plan.abbreviations import (
+    counted,
+    fold,
+    group_digits,
+    number_ranges,
+    show_size,
+    spanned,
+)
+from blockyard.server.commands.plan.figures import plain_attention, requests_at_a_time, show_requests
 from blockyard.server.plan_schemas import PlanBody
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 block``, ``2 blocks``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def model_name(body: PlanBody, plan: Plan) -> str:
@@ -38,37 +43,52 @@ def hardware(body: PlanBody, plan: Plan) -> str:
     return counted(len(plan.ranks), "rank") + (f" ({split})" if split else "")
 
 
-def answer(body: PlanBody, plan: Plan) -> str:
-    """How many requests, of which length, in how many blocks."""
-    subject = f"{model_name(body, plan)} on {hardware(body, plan)}"
-    if plan.capacity is None:
-        return f"{subject} keeps nothing for its requests: no blocks are needed."
-    sizes = sorted({group.form.block_size for group in plan.grouping.groups})
-    longest = plan.longest_model_len
-    return (
-        f"{subject} serves {plan.capacity.max_concurrency:,.2f} requests of "
-        f"{plan.max_model_len:,} tokens at a time, {plan.capacity.num_tokens:,} tokens in all, from "
-        f"{plan.num_blocks:,} blocks of {' or '.join(f'{size:,}' for size in sizes)} tokens. "
-        + (
-            f"The longest request that fits has {longest:,} tokens."
-            if longest is not None
-            else "A request of any length fits: its blocks have a bound."
-        )
+def memory_is_told(body: PlanBody) -> bool:
+    """Whether there is a memory to divide, or a number of blocks alone."""
+    return body.num_blocks_override is None or any(
+        worker.total_memory_bytes or worker.available_memory_bytes for worker in body.workers
     )
+
+
+def answers(body: PlanBody, plan: Plan, maximum: int | None) -> Iterator[str]:
+    """How many requests, of which length, in how many blocks; a token's bytes; which request is the longest.
+
+    Args:
+        body: What was asked.
+        plan: What came of it.
+        maximum: Tokens of the longest request that the model allows, where that is known.
+    """
+    subject = f"{model_name(body, plan)} on {hardware(body, plan)}"
+    served = requests_at_a_time(plan, plan.max_model_len)
+    if served is None:
+        yield f"{subject} keeps nothing for its requests: no blocks are needed."
+        return
+    sizes = sorted({group.form.block_size for group in plan.grouping.groups})
+    yield (
+        f"{subject} serves {show_requests(served)} of {plan.max_model_len:,} tokens at a time, from "
+        f"{plan.num_blocks:,} blocks of {' or '.join(f'{size:,}' for size in sizes)} tokens."
+    )
+    token = plain_attention(plan)
+    if token is not None:
+        yield f"{token}."
+    longest = plan.longest_model_len
+    fits = (
+        "A request of any length fits, as its blocks have a bound"
+        if longest is None
+        else f"The longest request that fits has {longest:,} tokens"
+    )
+    is_beyond = maximum is not None and (longest is None or maximum < longest)
+    yield fits + (f"; the model's own maximum is {maximum:,}." if is_beyond else ".")
 
 
 def remarks(plan: Plan) -> Iterator[str]:
     """What else there is to know, a sentence each."""
-    if plan.capacity is None:
-        return
     asked = plan.request.max_model_len
     if plan.max_model_len < asked:
         yield f"max_model_len is cut from {asked:,} to {plan.max_model_len:,} tokens, to what fits."
-    sizes = sorted({rank.placement.bytes_per_block for rank in plan.ranks})
-    span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     yield (
-        f"A block takes {span} bytes of a rank and holds the pages of any one group; "
-        f"block 0, the null block, is never handed out."
+        f"A block takes {spanned(rank.placement.bytes_per_block for rank in plan.ranks)} bytes of a rank and "
+        f"holds the pages of any one group; block 0, the null block, is never handed out."
     )
     steps = plan.block_sizes
     yield (
@@ -81,6 +101,32 @@ def remarks(plan: Plan) -> Iterator[str]:
     if plan.host_pool is not None:
         pool = plan.host_pool
         yield (
-            f"The host keeps {pool.num_blocks:,} blocks, {pool.block_stride:,} bytes apart, "
-            f"{show_size(pool.num_blocks * pool.block_stride)} in all."
+            f"The host keeps {pool.num_blocks:,} blocks of {pool.block_bytes:,} bytes, "
+            f"{show_size(pool.num_blocks * pool.block_bytes)} in all."
         )
+
+
+def in_flight_notes(plan: Plan) -> Iterator[str]:
+    """Where a window's blocks are for tokens in flight rather than for the window, a sentence each."""
+    workload = plan.request.workload(plan.max_model_len)
+    least = replace(workload, max_in_flight_tokens=1)
+
+    def blocks(group: Group) -> tuple[int, int]:
+        return group.max_blocks(workload), group.max_blocks(least)
+
+    for numbers, group in fold(plan.grouping.groups, blocks):
+        held, needed = blocks(group)
+        if held >= 2 * needed > 0:
+            noun, each = ("Group", "") if len(numbers) == 1 else ("Groups", " each")
+            yield (
+                f"{noun} {number_ranges(numbers)}: {held - needed:,} of {held:,} blocks a request{each} "
+                f"are for tokens in flight; fewer with a lower --max-in-flight-tokens, now "
+                f"{workload.max_in_flight_tokens:,}."
+            )
+
+
+def warnings(body: PlanBody, plan: Plan) -> Iterator[str]:
+    """What the planner warns of, but for blocks that exceed a memory that was not told."""
+    for warning in plan.grouping.warnings:
+        if memory_is_told(body) or not warning.startswith("num_blocks_override: "):
+            yield group_digits(warning)

@@ -3,6 +3,7 @@
 An option that is not given sets nothing, so that a request from a file keeps its own values.
 """
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,21 @@ from blockyard.planning.layers import MAMBA_CACHE_MODES
 from blockyard.planning.layouts import Layout
 from blockyard.planning.models import KV_CACHE_DTYPES
 from blockyard.planning.request import TensorForm
-from blockyard.server.commands.plan.field_option import FieldOption, SectionOption
-from blockyard.server.commands.plan.values import MaxModelLen, PerRank, PlotFile, Size
+from blockyard.server.commands.plan.option_types import (
+    DTYPE_ALIASES,
+    CacheDtype,
+    FieldOption,
+    MaxModelLen,
+    PerRank,
+    PlotFile,
+    SectionOption,
+    Size,
+)
 
-POSITIVE = click.IntRange(min=1)
+NUMBER: Mapping[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
 COUNT = click.IntRange(min=0)
 SIZES: Mapping[str, Any] = {"type": PerRank(Size()), "multiple": True, "metavar": "SIZE"}
+TAKEN_SIZES: Mapping[str, Any] = {**SIZES, "type": PerRank(Size(math.ceil))}
 
 _file = partial(click.Path, exists=True, allow_dash=True, path_type=Path)
 _model = partial(FieldOption, section="The model")
@@ -42,9 +52,9 @@ PARAMETERS: list[SectionOption] = [
     _model(
         "kv_cache_dtype",
         "--kv-cache-dtype",
-        type=click.Choice(KV_CACHE_DTYPES),
+        type=CacheDtype(),
         metavar="TYPE",
-        help=f"Of the cache's elements: {', '.join(KV_CACHE_DTYPES)}.",
+        help=f"Of the cache's elements: {', '.join(KV_CACHE_DTYPES)}; {', '.join(DTYPE_ALIASES)} for short.",
     ),
     _model(
         "max_model_len",
@@ -54,16 +64,11 @@ PARAMETERS: list[SectionOption] = [
         show_default="the model's",
         help="Tokens of the longest request; auto: as many as fit, the model's at most.",
     ),
-    _model(
-        "auto_fit_max_model_len",
-        "--auto-fit/--no-auto-fit",
-        help="Cut --max-model-len to what fits.",
-    ),
+    _model("auto_fit_max_model_len", "--auto-fit/--no-auto-fit", help="Cut --max-model-len to what fits."),
     _model(
         "max_encoder_tokens",
         "--max-encoder-tokens",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         show_default="the model's",
         help="Tokens of the longest encoder input, for cross attention.",
     ),
@@ -87,7 +92,7 @@ PARAMETERS: list[SectionOption] = [
     _memory(
         "workers.weights_bytes",
         "--weights",
-        **SIZES,
+        **TAKEN_SIZES,
         help="What of that the weights and the like take up.",
     ),
     _memory(
@@ -99,16 +104,14 @@ PARAMETERS: list[SectionOption] = [
     _memory(
         "num_blocks_override",
         "--num-blocks",
-        type=POSITIVE,
-        metavar="N",
-        help="Plan so many blocks, whatever the memory.",
+        **NUMBER,
+        help="Plan so many blocks, whatever the memory; it need not be given then.",
     ),
-    _ranks("parallel.tensor", "--tensor", type=POSITIVE, metavar="N", help="Ranks that share every layer."),
+    _ranks("parallel.tensor", "--tensor", **NUMBER, help="Ranks that share every layer."),
     _ranks(
         "parallel.pipeline",
         "--pipeline",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         help="Stages that share the layers out.",
     ),
     _ranks(
@@ -122,26 +125,23 @@ PARAMETERS: list[SectionOption] = [
     _ranks(
         "parallel.decode_context",
         "--decode-context",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         help="Ranks that share the token positions of a request.",
     ),
     _ranks(
         "parallel.prefill_context",
         "--prefill-context",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         help="Ranks that share the tokens of a prefill; of no effect on what is kept.",
     ),
-    _blocks("block_size", "--block-size", type=POSITIVE, metavar="N", help="Tokens a block."),
+    _blocks("block_size", "--block-size", **NUMBER, help="Tokens a block."),
     _blocks(
         "enable_prefix_caching", "--prefix-caching/--no-prefix-caching", help="Whether blocks are hashed."
     ),
     _blocks(
         "prefix_match_unit",
         "--prefix-match-unit",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         show_default="the finest",
         help="Tokens that a hit's length is a multiple of.",
     ),
@@ -159,8 +159,7 @@ PARAMETERS: list[SectionOption] = [
     _blocks(
         "max_in_flight_tokens",
         "--max-in-flight-tokens",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         help="Tokens of a request that are computed at once, at most.",
     ),
     _layout(
@@ -205,24 +204,21 @@ PARAMETERS: list[SectionOption] = [
     _host(
         "hisparse.index_topk",
         "--hisparse-index-topk",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         show_default="the model's",
         help="Tokens that sparse attention reads.",
     ),
     _host(
         "hisparse.device_buffer_size",
         "--hisparse-device-buffer",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         show_default="enough",
         help="Tokens of a request that stay on the device.",
     ),
     _host(
         "hisparse.max_decode_query_len",
         "--hisparse-max-decode-query-len",
-        type=POSITIVE,
-        metavar="N",
+        **NUMBER,
         help="Queries of a request that one step decodes.",
     ),
     _host(
