@@ -10,6 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 SMALL = {
     "bench_hashing.py": ["--num-tokens", "4096", "--repeat", "1"],
+    "bench_planning.py": ["--rounds", "1", "--layers", "24"],
     "bench_pool.py": ["--num-blocks", "2000"],
     "bench_server.py": ["--starts", "1", "--calls", "20"],
 }
