@@ -39,6 +39,7 @@ def test_a_request_for_all_blocks_does_not_fit_since_the_null_block_is_never_han
         "needed_bytes": 32 * PAGE_BYTES,
         "available_bytes": 31 * PAGE_BYTES,
         "estimated_max_model_len": 31 * 16,
+        "longest_model_len": 31 * 16,
     }
 
 

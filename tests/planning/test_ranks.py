@@ -6,7 +6,7 @@ import pytest
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.planning.errors import ConflictingLayerSpecs
-from blockyard.planning.groups import Group
+from blockyard.planning.groups import Group, Grouping
 from blockyard.planning.layers import Layer
 from blockyard.planning.layouts import Layout
 from blockyard.planning.parallel import Parallel
@@ -149,16 +149,17 @@ def test_groups_follow_from_the_whole_model() -> None:
 
 
 def test_a_part_of_a_group_keeps_the_order_and_the_form_of_its_layers() -> None:
-    group = Group.merged(make_layers(make_full(), 1, 2, 3))
-    part = group.on_rank(["layer.2", "layer.1"])
+    grouping = Grouping(groups=[Group.merged(make_layers(make_full(), 1, 2, 3))])
+    [part] = grouping.on_rank(["layer.2", "layer.1"])
     assert list(part.layers) == ["layer.1", "layer.2"]
     assert part.form == make_full()
 
 
 def test_a_part_without_layers_keeps_the_form() -> None:
-    part = Group.merged(make_layers(make_full(), 1, 2, 3)).on_rank(["layer.4"])
+    groups = [Group.merged(make_layers(make_full(), 1)), Group.merged(make_layers(make_window(), 2))]
+    _, part = Grouping(groups=groups).on_rank(["layer.1"])
     assert part.layers == {}
-    assert part.form == make_full()
+    assert part.form == make_window()
     assert part.page_bytes == 0
 
 

@@ -4,10 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blockyard.core.errors import InvalidRequest
 from blockyard.planning.errors import InvalidPrefixMatchUnit
 from blockyard.planning.groups import Group
 from blockyard.planning.layers import AttentionLayer, Mamba
 from blockyard.planning.request import PlanRequest
+
+MAX_TOKENS = 2**48
+"""No step is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ def block_sizes(groups: Sequence[Group], request: PlanRequest) -> BlockSizes:
     """The least common multiple of the groups' block sizes; their greatest common divisor, or what is asked.
 
     Raises:
+        InvalidRequest: Blocks of all groups end together beyond any sequence's length only.
         InvalidPrefixMatchUnit: Hits cannot end at multiples of the unit that is asked.
     """
     decode_context = request.parallel.decode_context
@@ -38,6 +43,10 @@ def block_sizes(groups: Sequence[Group], request: PlanRequest) -> BlockSizes:
             raise _invalid(request, sizes, f"with a single group, hits end at whole blocks of {size}")
         return BlockSizes(scheduler=size, hash=size)
     scheduler = math.lcm(*sizes)
+    if scheduler > MAX_TOKENS:
+        raise InvalidRequest.of(
+            "workers.layers", f"block sizes {sorted(set(sizes))[:8]} end together at no common length of use"
+        )
     if not request.enable_prefix_caching or not all(_ends_states_with_blocks(group) for group in groups):
         return BlockSizes(scheduler=scheduler, hash=scheduler)
     hashed = [size for group, size in zip(groups, sizes, strict=True) if group.prefix_cacheable] or sizes

@@ -34,7 +34,8 @@ class InsufficientMemory(PlanError):
     """One request of full length does not fit.
 
     Figures: ``rank``, ``needed_bytes``, ``available_bytes`` (both without the null block),
-    ``estimated_max_model_len`` (tokens that would fit on this rank; 0 if not even one does).
+    ``estimated_max_model_len`` (tokens that would fit on this rank), ``longest_model_len`` (on every rank);
+    0 if not even one does.
     """
 
     code = "insufficient_memory"

@@ -65,10 +65,8 @@ class Group:
         return self.form.max_blocks(workload)
 
     def on_rank(self, names: Iterable[str]) -> "Group":
-        """The part of the group whose layers are among ``names``."""
-        mine = set(names)
-        suffix = f".{self.form.kind}" if self.derived else ""
-        layers = {name: layer for name, layer in self.layers.items() if name.removesuffix(suffix) in mine}
+        """The part of the group with the layers of ``names``, which are some of its own in their order."""
+        layers = {name: self.layers[name] for name in names}
         elsewhere = {} if layers or self.is_merged else self.layers
         return replace(self, layers=layers, elsewhere=elsewhere, is_draft=self.is_draft and bool(layers))
 
@@ -87,6 +85,23 @@ class Grouping:
     groups: Sequence[Group]
     shares_slots: bool = False
     warnings: Sequence[str] = ()
+    _places: Mapping[str, list[tuple[int, int, str]]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Note where the layers that a rank reports stand: group, place in it, and name there."""
+        places: dict[str, list[tuple[int, int, str]]] = {}
+        for number, group in enumerate(self.groups):
+            suffix = f".{group.form.kind}" if group.derived else ""
+            for place, name in enumerate(group.layers):
+                places.setdefault(name.removesuffix(suffix), []).append((number, place, name))
+        object.__setattr__(self, "_places", places)
+
+    def on_rank(self, names: Iterable[str]) -> list[Group]:
+        """Each group's part on a rank that computes the layers of ``names``, all of them the model's."""
+        mine: list[list[str]] = [[] for _ in self.groups]
+        for number, _, here in sorted(place for name in names for place in self._places[name]):
+            mine[number].append(here)
+        return [group.on_rank(part) for group, part in zip(self.groups, mine, strict=True)]
 
 
 def by_layer(layers: Layers) -> dict[Layer, list[str]]:

@@ -90,6 +90,7 @@ class RankMemory:
                 "needed_bytes": needed,
                 "available_bytes": usable,
                 "estimated_max_model_len": self.longest_model_len(max_model_len),
+                "longest_model_len": longest,
             },
         )
 

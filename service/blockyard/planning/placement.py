@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from blockyard.core.arithmetic import div_ceil
+from blockyard.core.errors import InvalidRequest
 from blockyard.planning.errors import LayoutCannotExpress
 from blockyard.planning.groups import Group, Grouping, by_layer, split_pooled
-from blockyard.planning.layers import KpoolTail, Layer, Mamba
+from blockyard.planning.layers import MAX_BYTES, KpoolTail, Layer, Mamba
 from blockyard.planning.layouts import Inexpressible, Layout, Strides, View
 from blockyard.planning.request import TensorForm
 
@@ -86,13 +87,17 @@ class Placement:
     bytes_per_block: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out a block's size."""
+        """Work out a block's size.
+
+        Raises:
+            InvalidRequest: It is beyond any memory.
+        """
         object.__setattr__(self, "bytes_per_block", self._bytes_per_block())
 
     @classmethod
     def of(cls, grouping: Grouping, names: Sequence[str], layout: Layout, form: TensorForm) -> "Placement":
         """Of the rank that computes the layers of ``names``."""
-        groups = [group.on_rank(names) for group in grouping.groups]
+        groups = grouping.on_rank(names)
         has_slots = grouping.shares_slots and any(split_pooled(group.layers)[1] for group in groups)
         return cls(groups=groups, layout=layout, form=form, shares_slots=has_slots)
 
@@ -159,10 +164,15 @@ class Placement:
             return sum(group.page_bytes for group in groups if not _borrows(group))
         else:
             num_bytes = max(group.page_bytes for group in groups)
-        alignment = math.lcm(
-            *(layer.stride_alignment for group in groups for layer in set(group.layers.values()))
-        )
-        return div_ceil(num_bytes, alignment) * alignment
+        alignments = {layer.stride_alignment for group in groups for layer in set(group.layers.values())}
+        alignment = math.lcm(*alignments)
+        bytes_per_block = div_ceil(num_bytes, alignment) * alignment
+        if bytes_per_block > MAX_BYTES:
+            why = f" aligned to {len(alignments)} different strides" if alignment > num_bytes else ""
+            raise InvalidRequest.of(
+                "workers.layers", f"a block of them{why} takes more than {MAX_BYTES} bytes"
+            )
+        return bytes_per_block
 
     def _slot_pages(self) -> list[tuple[int, list[str]]]:
         """The pages of a block: the i-th layer of a size in each group shares the i-th page of that size."""

@@ -21,6 +21,12 @@ from blockyard.planning.memory import ENDLESS, RankMemory, check_memory, longest
 from blockyard.planning.placement import Placement, Slot, Tensor, run_tensors
 from blockyard.planning.request import PlanRequest, TensorForm
 
+MAX_TENSOR_BYTES = 2**63 - 1
+"""Offsets are signed 64-bit numbers wherever they are used."""
+
+MAX_TENSORS = 2**20
+"""That one plan lists."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlan:
@@ -95,6 +101,13 @@ def plan(request: PlanRequest) -> Plan:
     check_memory(memories, max_model_len)
     longest = longest_model_len(memories, ENDLESS)
     num_blocks = min((memory.num_blocks for memory in memories), default=1)
+    if (
+        num_blocks * max((placement.bytes_per_block for placement in placements), default=0)
+        > MAX_TENSOR_BYTES
+    ):
+        raise InvalidRequest.of(
+            "num_blocks_override", f"{num_blocks} blocks of these layers are beyond any memory"
+        )
     host_pools = [pool for memory in memories for _, pool in memory.host_pools()]
     host_pool = min(host_pools, key=lambda pool: pool.num_blocks, default=None)
     return Plan(
@@ -152,6 +165,8 @@ def _rank_plans(
         id(placement): (_tensors(placement, num_blocks, host_pool), _num_replicas(placement, request))
         for placement in {id(each): each for each in placements}.values()
     }
+    if sum(len(shared[id(placement)][0]) for placement in placements) > MAX_TENSORS:
+        raise InvalidRequest.of("workers", f"the plan would list more than {MAX_TENSORS} tensors")
     return [
         RankPlan(
             placement=placement,
@@ -165,7 +180,7 @@ def _rank_plans(
 
 def _tensors(placement: Placement, num_blocks: int, host_pool: HostPool | None) -> list[Tensor] | list[Slot]:
     placement.check_layout()
-    tensors = placement.tensors(num_blocks)
+    tensors = placement.tensors(num_blocks) if placement.bytes_per_block else []
     if host_pool is None:
         return tensors
     host = [

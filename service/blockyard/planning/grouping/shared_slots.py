@@ -11,6 +11,7 @@ their own.
     tail                |       |     |     *     |     *     |
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,7 @@ def _num_state_groups(sharers: _Sharers, stages: Iterable[tuple[int, set[str]]])
             )
         if places:
             shares.append((places, num_slots))
+            num_groups = max(num_groups, div_ceil(len(places), num_slots))
     while any(max(Counter(p % num_groups for p in places).values()) > n for places, n in shares):
         num_groups += 1
     return num_groups
@@ -140,10 +142,12 @@ def _stages(layers: Sequence[str], request: PlanRequest) -> list[tuple[int, set[
         return [(stage, set(names)) for names, stage in shares.items()]
     numbers = {name: _layer_number(name) for name in layers}
     num_layers = parallel.num_hidden_layers or max(numbers.values()) + 1
-    return [
-        (number, {name for name in layers if numbers[name] in stage})
-        for number, stage in enumerate(parallel.stages(num_layers))
-    ]
+    ends = [stage.stop for stage in parallel.stages(num_layers)]
+    stages: list[tuple[int, set[str]]] = [(stage, set()) for stage in range(len(ends))]
+    for name, number in numbers.items():
+        if number < num_layers:
+            stages[bisect_right(ends, number)][1].add(name)
+    return stages
 
 
 def _layer_number(name: str) -> int:

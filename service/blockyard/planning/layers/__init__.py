@@ -14,7 +14,7 @@ from blockyard.planning.layers.attention import (
     SlidingWindow,
     SlidingWindowMla,
 )
-from blockyard.planning.layers.base import CannotMerge, Layer, Workload
+from blockyard.planning.layers.base import MAX_BYTES, CannotMerge, Layer, Workload
 from blockyard.planning.layers.mamba import MAMBA_CACHE_MODES, Mamba
 from blockyard.planning.layers.quantization import KvQuantMode
 
@@ -40,6 +40,7 @@ LAYER_KINDS: dict[str, type[Layer]] = {
 __all__ = [
     "LAYER_KINDS",
     "MAMBA_CACHE_MODES",
+    "MAX_BYTES",
     "AttentionLayer",
     "CannotMerge",
     "ChunkedLocalAttention",

@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Self, get_type_hints
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.errors import InvalidRequest
 
+MAX_BYTES = 2**48
+"""No page, and no block, is larger: more than any device's memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -68,6 +71,8 @@ class Layer(ABC):
             count = getattr(self, name)
             if count is not None and count < least:
                 raise InvalidRequest.of(name, f"must be at least {least}")
+        if max(self.content_bytes, self.page_bytes) > MAX_BYTES:
+            raise InvalidRequest.of("block_size", f"a page of such a layer takes more than {MAX_BYTES} bytes")
         if self.page_size_padded is not None and self.page_size_padded < self.content_bytes:
             raise InvalidRequest.of(
                 "page_size_padded", f"must be at least the page's content, {self.content_bytes} bytes"

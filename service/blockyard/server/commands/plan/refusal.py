@@ -122,7 +122,7 @@ def _enough(error: BlockyardError, body: PlanBody) -> Iterator[str]:
         num_bytes = _enough_memory(body)
         if num_bytes is not None:
             yield from _memory_options(num_bytes, body.workers)
-    if error.figures.get("estimated_max_model_len"):
+    if error.figures.get("longest_model_len"):
         yield "--max-model-len auto"
 
 
