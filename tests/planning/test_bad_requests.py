@@ -314,7 +314,7 @@ MAX_NUMBER = 2**63 - 1
 MAX_ANSWER_BYTES = 64 * 2**20
 
 HANG_S = 60
-"""Of one processor's time: no figure of speed, only what a runaway loop would pass and no slow machine does."""
+"""Of one processor's time: no figure of speed, only what a runaway loop would pass."""
 
 FULL: dict[str, Any] = {
     "kind": "full_attention",
