@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "insufficient_blocks": (
         provoke_insufficient_blocks,
         409,
-        {"num_required_blocks": 100, "num_free_blocks": 9},
+        {"num_required_blocks": 100, "num_free_blocks": 9, "num_usable_blocks": 9},
     ),
     "not_owner": (provoke_not_owner, 409, {"block_ids": [1, 2]}),
     "double_free": (provoke_double_free, 409, {"block_ids": [1]}),
@@ -265,7 +265,7 @@ def test_a_wrong_method_is_a_problem_document() -> None:
 def test_our_own_mistake_is_answered_500() -> None:
     with make_api() as api:
         pool = make_pool(api)
-        next(iter(api.app.pools))[1].store = None  # type: ignore[attr-defined]
+        next(iter(api.app.pools))[1].stores = None  # type: ignore[attr-defined]
         reply = api.get(f"{pool}/stats")
     assert (reply.status_code, reply.json()["code"]) == (500, "internal_error")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.support import make_api
+from api.support import make_api, make_lease
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "planning.json").read_text())
 GIB = 2**30
@@ -119,6 +119,74 @@ def test_decode_context_ranks_share_a_blocks_tokens() -> None:
     assert pool["groups"] == [{"kind": "full_attention", "block_size": 64}]
 
 
+MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], bool]] = {
+    "a model that keeps nothing": ({}, {}, [], True),
+    "the running state alone": (
+        {"f": FULL, "s": STATE},
+        {},
+        [{"kind": "full_attention"}, {"kind": "mamba", "mamba_cache_mode": "none"}],
+        False,
+    ),
+    "states at the ends of blocks": (
+        {"f": FULL, "s": {**STATE, "mamba_cache_mode": "align", "num_speculative_blocks": 2}},
+        {"mamba_cache_mode": "align"},
+        [
+            {"kind": "full_attention"},
+            {"kind": "mamba", "mamba_cache_mode": "align", "num_speculative_blocks": 2},
+        ],
+        True,
+    ),
+    "tokens retained behind a window": (
+        {"f": FULL, "w": {**WINDOW, "extra_retained_tokens": 7}},
+        {},
+        [
+            {"kind": "full_attention"},
+            {"kind": "sliding_window", "sliding_window": 1024, "extra_retained_tokens": 7},
+        ],
+        True,
+    ),
+}
+"""Layers, options of their plan, the groups of its pool, and whether that caches prefixes."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_plan_of_further_kinds_is_a_pool(name: str) -> None:
+    layers, options, groups, is_cached = MODELS[name]
+    with make_api() as api:
+        reply = api.put("/v1/pools/p", json={"plan": make_request(layers, **options)})
+        assert reply.status_code == 201, reply.text
+        pool = reply.json()
+        assert [{k: v for k, v in group.items() if k != "block_size"} for group in pool["groups"]] == groups
+        assert pool["enable_prefix_caching"] is is_cached
+        lease = make_lease(api, "/v1/pools/p")
+        asked = {"lease_id": lease, "sequence_id": "s", "num_tokens": 40}
+        given = api.post("/v1/pools/p/allocate", json=asked).json()
+        assert len(given["block_ids"]) == len(groups)
+        assert api.get("/v1/pools/p/audit").json()["ok"]
+
+
+@pytest.mark.parametrize("name", ["draft-marker", "hisparse-4", "qwen3-next-80b-gdn-align", "6-5"])
+def test_a_recorded_plan_is_a_pool(name: str) -> None:
+    (request,) = [case["request"] for case in CASES if case["name"] == name]
+    with make_api() as api:
+        assert api.put("/v1/pools/p", json={"plan": request}).status_code == 201
+        pool, plan = api.get("/v1/pools/p").json(), api.get("/v1/pools/p/plan").json()
+        planned = plan["workers"][0]["groups"]
+        assert [group.get("is_draft", False) for group in pool["groups"]] == [g["is_draft"] for g in planned]
+        assert [group.get("is_host_resident", False) for group in pool["groups"]] == [
+            group["host_resident"] for group in planned
+        ]
+
+
+def test_a_plan_with_pages_on_the_host_has_blocks_there() -> None:
+    (request,) = [case["request"] for case in CASES if case["name"] == "hisparse-4"]
+    with make_api() as api:
+        pool = api.put("/v1/pools/p", json={"plan": request}).json()
+        stats = api.get("/v1/pools/p/stats").json()
+    assert stats["num_host_blocks"] == pool["num_host_blocks"] > 1
+    assert stats["num_free_host_blocks"] == pool["num_host_blocks"] - 1
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -127,8 +195,12 @@ def test_decode_context_ranks_share_a_blocks_tokens() -> None:
         ({"plan": make_request(), "hash_block_size": 16}, "hash_block_size"),
         ({"plan": make_request(), "scheduler_block_size": 16}, "scheduler_block_size"),
         ({"plan": make_request(), "max_model_len": 4097}, "max_model_len"),
-        ({"plan": make_request({})}, "plan"),
-        ({"plan": make_request({"f": FULL, "s": STATE})}, "plan"),
+        ({"plan": make_request(), "num_host_blocks": 8}, "num_host_blocks"),
+        (
+            {"plan": make_request({"f": FULL, "s": STATE}), "enable_prefix_caching": True},
+            "enable_prefix_caching",
+        ),
+        ({"plan": make_request({"s": {**STATE, "mamba_cache_mode": "all"}})}, "plan"),
         ({"plan": {**make_request(), "max_model_len": None}}, "plan.max_model_len"),
         ({"plan": {**make_request(), "workers": []}}, "plan.workers"),
         ({"block_size": 16}, "num_blocks"),

@@ -45,6 +45,8 @@ def test_a_pool_is_described_with_every_default() -> None:
         "publish": "on_commit",
         "eviction": "lru",
         "watermark_blocks": 0,
+        "num_host_blocks": None,
+        "prefix_cache_retention_interval": None,
     }
 
 

@@ -13,7 +13,7 @@ from server_process import ServerProcess, running_server
 
 DATA = Path(__file__).parent.parent / "data"
 HASHING = json.loads((DATA / "hashing.json").read_text())["cases"]
-SEQUENCES = json.loads((DATA / "sequences.json").read_text())
+SEQUENCES, KINDS = (json.loads((DATA / f"{name}.json").read_text()) for name in ("sequences", "kinds"))
 
 Case = dict[str, Any]
 
@@ -155,7 +155,7 @@ class Steps(SingleCalls):
                 return {"error": admitted["code"], "num_free_blocks": got["num_free_blocks"]}
             self._handles[sequence_id] = admitted["sequence"]
             self._computed[sequence_id] = admitted["num_cached_tokens"] + admitted["num_new_tokens"]
-            return {**admitted, "num_free_blocks": got["num_free_blocks"]}
+            return {**admitted, "num_free_blocks": got["num_free_blocks"], "copies": got["copies"]}
         handle, computed = self._handles[sequence_id], self._computed[sequence_id]
         num_new = min(body["num_tokens"] - computed, body["max_new_tokens"])
         extend: dict[str, Any] = {"sequences": [handle], "num_tokens": [computed + num_new]}
@@ -170,6 +170,7 @@ class Steps(SingleCalls):
             "num_new_tokens": num_new,
             "block_ids": got["extend"]["block_ids"][0],
             "num_free_blocks": got["num_free_blocks"],
+            "copies": got["copies"],
         }
 
     def free(self, body: Case) -> Case:
@@ -179,7 +180,7 @@ class Steps(SingleCalls):
 
 @pytest.mark.parametrize("msgpack", [False, True], ids=["json", "msgpack"])
 @pytest.mark.parametrize("driver", [SingleCalls, Steps])
-@pytest.mark.parametrize("case", SEQUENCES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", SEQUENCES + KINDS, ids=lambda case: case["name"])
 def test_sequences_get_the_blocks_recorded(
     server: ServerProcess, case: Case, driver: Callable[[Wire, str, str], SingleCalls], msgpack: bool
 ) -> None:

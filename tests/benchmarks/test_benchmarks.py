@@ -13,6 +13,7 @@ SMALL = {
     "bench_planning.py": ["--rounds", "1", "--layers", "24"],
     "bench_pool.py": ["--num-blocks", "2000"],
     "bench_server.py": ["--starts", "1", "--calls", "20"],
+    "bench_step.py": ["--sequences", "8", "--steps", "20"],
 }
 
 

@@ -85,7 +85,9 @@ def test_the_servers_wish_comes_before_the_drawn_pause() -> None:
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 1.0) == pytest.approx(0.35)
 
 
-@pytest.mark.parametrize("error", [InsufficientBlocks.of(2, 1), LeaseExpired.of("l"), UnexpectedReply("odd")])
+@pytest.mark.parametrize(
+    "error", [InsufficientBlocks.of(2, 1, 3), LeaseExpired.of("l"), UnexpectedReply("odd")]
+)
 def test_what_a_repeat_cannot_mend_is_not_repeated(error: InsufficientBlocks) -> None:
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 0.0) is None
 

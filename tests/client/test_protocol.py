@@ -89,6 +89,45 @@ def test_groups_travel_without_their_empty_fields() -> None:
     assert body == {"num_blocks": 8, "groups": [plain, plain]}
 
 
+def test_options_of_further_kinds_travel_by_their_names() -> None:
+    state = GroupConfig(kind="mamba", block_size=4, mamba_cache_mode="align", num_speculative_blocks=2)
+    host = GroupConfig(kind="mla_attention", block_size=4, is_host_resident=True)
+    call = ServerCalls().create_pool(
+        "p", num_blocks=8, num_host_blocks=16, groups=[state, host], prefix_cache_retention_interval=0
+    )
+    assert body_of(call) == {
+        "num_blocks": 8,
+        "num_host_blocks": 16,
+        "groups": [
+            {"kind": "mamba", "block_size": 4, "mamba_cache_mode": "align", "num_speculative_blocks": 2},
+            {"kind": "mla_attention", "block_size": 4, "is_host_resident": True},
+        ],
+        "prefix_cache_retention_interval": 0,
+    }
+
+
+def test_prompt_and_encoder_travel_only_where_they_say_more_than_the_tokens() -> None:
+    def sent(num_prompt_tokens: int | None, num_encoder_tokens: int) -> list[dict[str, Any]]:
+        counts = {"num_prompt_tokens": num_prompt_tokens, "num_encoder_tokens": num_encoder_tokens}
+        admission = Admission(sequence_id=SequenceId("s"), num_tokens=8, **counts)  # type: ignore[arg-type]
+        single = body_of(lease_calls().allocate("s", 8, **counts))  # type: ignore[arg-type]
+        bodies = [single, body_of(lease_calls().step(admit=[admission]))["admit"][0]]
+        return [{name: body[name] for name in counts if name in body} for body in bodies]
+
+    assert sent(None, 0) == sent(8, 0) == [{}, {}]
+    assert sent(5, 7) == [{"num_prompt_tokens": 5, "num_encoder_tokens": 7}] * 2
+
+
+def test_the_demand_to_end_at_a_state_travels_only_where_it_is_made() -> None:
+    def sent(end_at_state: bool) -> list[Any]:
+        admission = Admission(sequence_id=SequenceId("s"), num_tokens=8, end_at_state=end_at_state)
+        single = body_of(lease_calls().allocate("s", 8, end_at_state=end_at_state))
+        step = body_of(lease_calls().step(admit=[admission]))
+        return [body.get("end_at_state") for body in (single, step["admit"][0])]
+
+    assert (sent(False), sent(True)) == ([None, None], [True, True])
+
+
 def test_algorithms_and_forms_may_be_given_by_name() -> None:
     for algorithm, form in (("sha256", "bare"), (HashAlgorithm.SHA256, ExtraKeyForm.BARE)):
         pool = ServerCalls().create_pool("p", num_blocks=8, hash_algorithm=algorithm, extra_key_form=form)

@@ -506,6 +506,7 @@ class Engine:
         granted = {name: self._granted(name) for name in scheduler.running}
         lookahead = draw.choice([0, 0, 2])
         result = scheduler.step(budgets, speculated=guesses, num_lookahead_tokens=lookahead)
+        assert not result.refused
         for name, given in result.scheduled.items():
             before = granted.get(name, given.num_cached_tokens or 0)
             num_guessed = max(before + given.num_new_tokens - self.num_tokens[name], 0)
@@ -556,23 +557,35 @@ def test_tables_and_counts_equal_the_servers_after_every_step(
         assert pool.audit().ok
 
 
-def test_tables_with_a_window_equal_the_servers_where_nothing_was_dropped(
-    client: Client, pool_name: str
-) -> None:
-    groups = [
-        GroupConfig(kind="full_attention", block_size=BLOCK),
+FULL = GroupConfig(kind="full_attention", block_size=BLOCK)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
         GroupConfig(kind="sliding_window", block_size=BLOCK, sliding_window=2 * BLOCK),
-    ]
-    pool = client.create_pool(pool_name, num_blocks=120, groups=groups)
+        GroupConfig(kind="rswa", block_size=BLOCK, rswa_window=BLOCK),
+        GroupConfig(kind="mamba", block_size=BLOCK, mamba_cache_mode="align"),
+        GroupConfig(kind="mamba", block_size=BLOCK, mamba_cache_mode="align", num_speculative_blocks=3),
+        GroupConfig(kind="mamba", block_size=4 * BLOCK, mamba_cache_mode="align", num_speculative_blocks=3),
+        GroupConfig(kind="circular_buffer", block_size=BLOCK),
+    ],
+    ids=lambda group: f"{group.kind}-{group.block_size}-{group.num_speculative_blocks}",
+)
+@pytest.mark.parametrize("publish", ["on_commit", "on_allocate"])
+def test_tables_equal_the_servers_where_nothing_was_dropped(
+    client: Client, pool_name: str, other: GroupConfig, publish: str
+) -> None:
+    pool = client.create_pool(pool_name, num_blocks=120, groups=[FULL, other], publish=publish)
     with pool.lease("me") as lease:
         scheduler = Scheduler(lease, pool.hasher())
         engine = Engine(scheduler, 7)
-        for _ in range(150):
+        for _ in range(80):
             engine.step()
             for name in scheduler.running:
-                full, window = scheduler.block_ids(name)
-                server_full, server_window = tables_at(pool, name)
-                assert (full, without_dropped(window, server_window)) == (server_full, server_window)
+                full, dropping = scheduler.block_ids(name)
+                server_full, server_dropping = tables_at(pool, name)
+                assert (full, without_dropped(dropping, server_dropping)) == (server_full, server_dropping)
         assert pool.audit().ok
 
 

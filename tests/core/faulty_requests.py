@@ -17,6 +17,7 @@ from blockyard.core.commands import (
     StepCommit,
     StepExtend,
 )
+from blockyard.core.config import PoolConfig
 from blockyard.core.errors import (
     BlockyardError,
     DoubleFree,
@@ -29,6 +30,7 @@ from blockyard.core.errors import (
     StaleEpoch,
 )
 from blockyard.core.ids import NULL_BLOCK, LeaseId, SequenceHandle, SequenceId
+from core.naive_kinds import num_new_blocks, num_required
 from core.naive_pool import NaiveLease, NaivePool
 from core.naive_sequence import NaiveSequence
 
@@ -72,11 +74,13 @@ def _lease_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
 def _admission_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     new = Admission(sequence_id=NO_SEQUENCE, num_tokens=3)
     limit = naive.config.max_model_len or 0
-    in_all = naive.config.num_blocks * max(group.block_size for group in naive.config.groups)
+    in_all = _num_tokens_beyond(naive.config)
     bad = {
         "no tokens": replace(new, num_tokens=0),
         "no new tokens allowed": replace(new, max_new_tokens=0),
         "negative lookahead": replace(new, num_lookahead_tokens=-1),
+        "no prompt": replace(new, num_prompt_tokens=0),
+        "negative encoder input": replace(new, num_encoder_tokens=-1),
         "hashes and tokens": replace(new, block_hashes=[b"x"], token_ids=[1]),
         "negative token": replace(new, token_ids=[-1]),
     }
@@ -94,7 +98,7 @@ def _admission_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
         Allocate(lease_id=lease.lease_id, admission=new, num_computed_tokens=0),
         InvalidRequest,
     )
-    if not limit:
+    if not limit and in_all:
         too_long = replace(new, num_tokens=in_all)
         made["more than the pool"] = Allocate(lease_id=lease.lease_id, admission=too_long), InsufficientBlocks
     return made
@@ -107,24 +111,35 @@ def _raw_block_faults(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     made: dict[str, Fault] = {
         "no raw blocks": (AllocateBlocks(lease_id=lease.lease_id, num_blocks=0), InvalidRequest),
         "too many raw blocks": (
-            AllocateBlocks(lease_id=lease.lease_id, num_blocks=len(naive.blocks.free) + 1),
+            AllocateBlocks(lease_id=lease.lease_id, num_blocks=naive.config.num_blocks),
             InsufficientBlocks,
         ),
         "null block freed": (free(NULL_BLOCK), NotOwner),
         "block freed that is none": (free(naive.config.num_blocks), NotOwner),
         "negative block freed": (free(-1), NotOwner),
     }
-    if naive.blocks.free:
-        made["free block freed"] = free(naive.blocks.free[0]), DoubleFree
+    if naive.device.free:
+        made["free block freed"] = free(naive.device.free[0]), DoubleFree
     if lease.raw_blocks:
         made["block named twice"] = free(lease.raw_blocks[0]), DoubleFree
     for other in naive.leases.values():
         if other is not lease and other.raw_blocks:
             made["another lease's block freed"] = free(other.raw_blocks[0]), NotOwner
     for sequence in naive.sequences.live.values():
-        if sequence.tables[0][-1] != NULL_BLOCK:
-            made["a sequence's block freed"] = free(sequence.tables[0][-1]), NotOwner
+        for group, table in zip(naive.config.groups, sequence.tables, strict=True):
+            if not group.is_host_resident and table and table[-1] != NULL_BLOCK:
+                made["a sequence's block freed"] = free(table[-1]), NotOwner
     return made
+
+
+def _num_tokens_beyond(config: PoolConfig) -> int:
+    """Tokens of which no sequence can have as many; 0 if none of its blocks are one for some tokens."""
+    growing = [
+        group.block_size
+        for group in config.groups
+        if num_new_blocks(group, [], num_required(group, 800, 800, 0), is_first=True) > 9
+    ]
+    return max(growing, default=0) * max(config.num_blocks, config.num_host_blocks or 0)
 
 
 def _own_sequence_faults(lease: NaiveLease, sequence: NaiveSequence) -> dict[str, Fault]:

@@ -1,39 +1,52 @@
 """Blocks without shortcuts: nothing is kept that can be counted anew."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from blockyard.core.errors import InsufficientBlocks
-from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId
+
+
+class NaiveKey(NamedTuple):
+    """``block`` caches the prefix of ``num_tokens`` tokens, which ends in it."""
+
+    block_hash: BlockHash
+    group: int
+    block: BlockId
+    num_tokens: int
 
 
 class NaiveBlocks:
     """``num_blocks`` blocks, all but the null block free.
 
     Attributes:
-        reference_counts: Per block, how many tables and raw holders name it.
+        reference_counts: Per block, how many tables, raw holders and ends of copies name it.
         free: Blocks that nobody holds, the one to be used next first.
-        index: What is cached: (hash, group, block), in the order of registration. A block "has a hash" when
-            an entry names it.
+        keys: What is cached, in the order of registration. A block "has a hash" when a key names it.
+        fresh: Blocks of states that were published by the call that is being done.
+        to_copy: States that are kept for others, whose copy is not made yet; and whose lease makes it.
         num_evictions: Blocks that lost their hash to be used again.
     """
 
     def __init__(self, num_blocks: int) -> None:
         self.reference_counts = [0] * num_blocks
         self.free = list(range(1, num_blocks))
-        self.index: list[tuple[BlockHash, int, BlockId]] = []
+        self.keys: list[NaiveKey] = []
+        self.fresh: list[BlockId] = []
+        self.to_copy: dict[BlockId, LeaseId] = {}
         self.num_evictions = 0
 
     def refuse_above_free(self, num_needed: int) -> None:
         """Raise if more blocks are needed than are free."""
         if num_needed > len(self.free):
-            raise InsufficientBlocks.of(num_needed, len(self.free))
+            raise InsufficientBlocks.of(num_needed, len(self.free), len(self.reference_counts) - 1)
 
     def take(self, num_blocks: int) -> list[BlockId]:
         """New blocks are popped from the queue's front; one that carries a hash loses it."""
         taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
         for block in taken:
             self.num_evictions += self.is_cached(block)
-            self.index = [entry for entry in self.index if entry[2] != block]
+            self.forget(block)
             self.reference_counts[block] = 1
         return taken
 
@@ -55,12 +68,32 @@ class NaiveBlocks:
         self.free = without_hash + self.free + with_hash
         return len(idle)
 
+    # What is cached
+
     def is_cached(self, block: BlockId) -> bool:
-        return any(entry[2] == block for entry in self.index)
+        return self.keys_of(block) != []
+
+    def keys_of(self, block: BlockId) -> list[NaiveKey]:
+        """The first one first."""
+        return [key for key in self.keys if key.block == block]
 
     def find(self, block_hash: BlockHash, group: int) -> BlockId | None:
         """The first one registered that still stands."""
-        for known_hash, known_group, block in self.index:
-            if (known_hash, known_group) == (block_hash, group):
-                return block
+        for key in self.keys:
+            if (key.block_hash, key.group) == (block_hash, group):
+                return key.block
         return None
+
+    def register(self, key: NaiveKey) -> None:
+        self.keys.append(key)
+
+    def forget(self, block: BlockId) -> None:
+        """A block loses all its keys together."""
+        self.keys = [key for key in self.keys if key.block != block]
+
+    def move_keys(self, source: BlockId, destination: BlockId) -> None:
+        """The keys move to a block that has none: they are its registrations from now on."""
+        moved = self.keys_of(source)
+        self.forget(source)
+        for key in moved:
+            self.register(key._replace(block=destination))

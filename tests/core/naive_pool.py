@@ -55,6 +55,7 @@ from core.naive_blocks import NaiveBlocks
 from core.naive_sequence import NaiveContent
 from core.naive_sequences import NaiveSequences
 from core.naive_step import run_step
+from core.naive_tables import Copies
 
 Outcomes: TypeAlias = dict[str, tuple[bytes, Reply | BlockyardError]]
 """By idempotency key: the fingerprint of the request, and how it ended."""
@@ -62,12 +63,16 @@ Outcomes: TypeAlias = dict[str, tuple[bytes, Reply | BlockyardError]]
 
 @dataclass(kw_only=True)
 class NaiveLease:
-    """A lease. Its sequences are those of the pool that name it."""
+    """A lease. Its sequences are those of the pool that name it.
+
+    ``copies``: those that its last reply told of; both ends are held until its next call.
+    """
 
     lease_id: LeaseId
     ttl_ms: int
     expires_at_ms: int
     raw_blocks: list[BlockId] = field(default_factory=list)
+    copies: Copies = field(default_factory=list)
     last_step: Stepped | None = None
     outcomes: Outcomes = field(default_factory=dict)
 
@@ -76,6 +81,7 @@ class NaivePool:
     """A pool without shortcuts.
 
     Attributes:
+        stores: The device's blocks and, where groups lie there, the host's.
         leases: All of them, in the order of their creation.
         outcomes: Of calls without a lease.
     """
@@ -84,10 +90,15 @@ class NaivePool:
         self.config = config
         self.epoch = 1
         self.now_ms = 0
-        self.blocks = NaiveBlocks(config.num_blocks)
-        self.sequences = NaiveSequences(config, self.blocks)
+        sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
+        self.stores = [NaiveBlocks(size) for size in sizes]
+        self.sequences = NaiveSequences(config, self.stores)
         self.leases: dict[LeaseId, NaiveLease] = {}
         self.outcomes: Outcomes = {}
+
+    @property
+    def device(self) -> NaiveBlocks:
+        return self.stores[0]
 
     def lookup(
         self, *, num_tokens: int, block_hashes: Sequence[BlockHash] = (), token_ids: Sequence[int] = ()
@@ -97,6 +108,8 @@ class NaivePool:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
         block_hashes = block_hashes[: num_tokens // self.config.hash_block_size]
         content = NaiveContent().joined_by(block_hashes, token_ids, self.config.hasher(), num_tokens)
+        for store in self.stores:
+            store.fresh = []
         num_cached, hit = self.sequences.prefixes.find(num_tokens, content.hashes)
         return Found(epoch=self.epoch, num_cached_tokens=num_cached, block_ids=hit)
 
@@ -146,6 +159,8 @@ class NaivePool:
         lease = self._renew(command.lease_id) if isinstance(command, LeaseCommand) else None
         if command.epoch not in (None, self.epoch):
             raise StaleEpoch.of(self.epoch)
+        for store in self.stores:
+            store.fresh = []
         handler = self._HANDLERS[type(command)]
         return handler(self, command) if lease is None else handler(self, command, lease)
 
@@ -195,29 +210,37 @@ class NaivePool:
         )
 
     def _end(self, leases: Sequence[NaiveLease]) -> tuple[int, int]:
-        """Each lease's sequences in the order of admission, then its raw blocks as one list."""
+        """Each lease's copies, its sequences in the order of admission, then its raw blocks as one list."""
         num_sequences = num_blocks = 0
         for lease in leases:
             del self.leases[lease.lease_id]
+            num_blocks += self.sequences.tables.release_copies(lease.copies, are_made=False)
             sequences = self.sequences.held_by(lease.lease_id)
             num_sequences += len(sequences)
             num_blocks += sum(self.sequences.free(sequence) for sequence in sequences)
-            num_blocks += self.blocks.release(lease.raw_blocks)
+            num_blocks += self.device.release(lease.raw_blocks)
         return num_sequences, num_blocks
 
     # Sequences
 
     def _allocate(self, command: Allocate, lease: NaiveLease) -> Allocated:
-        admission = command.admission
+        admission, num_computed = command.admission, command.num_computed_tokens
         sequence = self.sequences.live.get(admission.sequence_id)
         num_cached: int | None = None
         if sequence is not None and sequence.lease_id == lease.lease_id:
             handle = sequence.handle
-            num_new, block_ids = self.sequences.extend(sequence, admission, command.num_computed_tokens)
-        elif command.num_computed_tokens is not None:
-            raise InvalidRequest.of("num_computed_tokens", "a new sequence has none")
+            content = self.sequences.check_extension(sequence, admission, num_computed, admission.num_tokens)
+            self.sequences.tables.release_copies(lease.copies)
+            num_new, block_ids = self.sequences.extend(
+                sequence, admission, num_computed, content, lease.copies
+            )
         else:
-            admitted = self.sequences.admit(lease.lease_id, admission)
+            content = self.sequences.check_admission(admission)
+            if num_computed is not None:
+                raise InvalidRequest.of("num_computed_tokens", "a new sequence has none")
+            if sequence is None:
+                self.sequences.tables.release_copies(lease.copies)
+            admitted = self.sequences.admit(lease.lease_id, admission, content, lease.copies)
             handle, num_cached = admitted.sequence, admitted.num_cached_tokens
             num_new, block_ids = admitted.num_new_tokens, admitted.block_ids
         return Allocated(
@@ -226,15 +249,17 @@ class NaivePool:
             num_cached_tokens=num_cached,
             num_new_tokens=num_new,
             block_ids=block_ids,
-            copies=[],
-            num_free_blocks=len(self.blocks.free),
+            copies=[list(each) for each in lease.copies],
+            num_free_blocks=len(self.device.free),
         )
 
     def _commit(self, command: Commit, lease: NaiveLease) -> Committed:
         sequence = self.sequences.held(lease.lease_id, command.sequence_id)
-        num_published = self.sequences.commit(
+        content = self.sequences.check_commit(
             sequence, command.num_computed_tokens, command.block_hashes, command.token_ids
         )
+        self.sequences.tables.release_copies(lease.copies)
+        num_published = self.sequences.commit(sequence, command.num_computed_tokens, content)
         return Committed(
             epoch=self.epoch,
             num_computed_tokens=sequence.num_committed,
@@ -242,7 +267,7 @@ class NaivePool:
         )
 
     def _free(self, command: Free, lease: NaiveLease) -> Freed:
-        num_freed, unknown = 0, []
+        num_freed, unknown = self.sequences.tables.release_copies(lease.copies), []
         for sequence_id in command.sequence_ids:
             sequence = self.sequences.live.get(sequence_id)
             if sequence is None or sequence.lease_id != lease.lease_id:
@@ -252,7 +277,7 @@ class NaivePool:
         return Freed(
             epoch=self.epoch,
             num_freed_blocks=num_freed,
-            num_free_blocks=len(self.blocks.free),
+            num_free_blocks=len(self.device.free),
             unknown=unknown,
         )
 
@@ -264,19 +289,20 @@ class NaivePool:
                 return last
             if step.step_id < last.step_id:
                 raise InvalidRequest.of("step_id", "must rise")
-        before = copy.deepcopy((self.blocks, self.sequences))
+        before = copy.deepcopy((self.stores, self.sequences, lease.copies))
         try:
-            extended, admitted = run_step(step, lease.lease_id, self.sequences)
+            self.sequences.tables.release_copies(lease.copies)
+            extended, admitted = run_step(step, lease.lease_id, self.sequences, lease.copies)
         except BlockyardError:
-            self.blocks, self.sequences = before
+            self.stores, self.sequences, lease.copies = before
             raise
         reply = Stepped(
             epoch=self.epoch,
             step_id=step.step_id,
             extend=extended,
-            copies=[],
+            copies=[list(each) for each in lease.copies],
             admit=admitted,
-            num_free_blocks=len(self.blocks.free),
+            num_free_blocks=len(self.device.free),
         )
         if step.step_id is not None:
             lease.last_step = reply
@@ -287,30 +313,33 @@ class NaivePool:
     def _allocate_blocks(self, command: AllocateBlocks, lease: NaiveLease) -> BlocksAllocated:
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
-        self.blocks.refuse_above_free(command.num_blocks)
-        taken = self.blocks.take(command.num_blocks)
+        self.sequences.tables.release_copies(lease.copies)
+        self.device.refuse_above_free(command.num_blocks)
+        taken = self.device.take(command.num_blocks)
         lease.raw_blocks += taken
-        return BlocksAllocated(epoch=self.epoch, block_ids=taken, num_free_blocks=len(self.blocks.free))
+        return BlocksAllocated(epoch=self.epoch, block_ids=taken, num_free_blocks=len(self.device.free))
 
     def _free_blocks(self, command: FreeBlocks, lease: NaiveLease) -> BlocksFreed:
         named = list(command.block_ids)
-        free = self.blocks.free
+        free = self.device.free
         twice = [block for block in dict.fromkeys(named) if named.count(block) > 1 or block in free]
         if twice:
             raise DoubleFree.of(twice)
         foreign = [block for block in named if block not in lease.raw_blocks]
         if foreign:
             raise NotOwner.of(foreign)
+        self.sequences.tables.release_copies(lease.copies)
         lease.raw_blocks = [block for block in lease.raw_blocks if block not in named]
-        num_freed = self.blocks.release(named)
+        num_freed = self.device.release(named)
         return BlocksFreed(
-            epoch=self.epoch, num_freed_blocks=num_freed, num_free_blocks=len(self.blocks.free)
+            epoch=self.epoch, num_freed_blocks=num_freed, num_free_blocks=len(self.device.free)
         )
 
     def _reset_prefix_cache(self, _: ResetPrefixCache) -> CacheReset:
-        ok = not any(self.blocks.reference_counts)
+        ok = not any(any(store.reference_counts) for store in self.stores)
         if ok:
-            self.blocks.index = []
+            for store in self.stores:
+                store.keys = []
             self.sequences.lookups = []
         return CacheReset(epoch=self.epoch, ok=ok)
 

@@ -41,7 +41,14 @@ class NaiveContent:
 
 @dataclass(kw_only=True)
 class NaiveSequence:
-    """Per group, ``tables`` has a block at each position, or null, and ``num_published`` counts positions."""
+    """A live sequence.
+
+    Attributes:
+        tables: Per group, a block at each position, or null.
+        num_published: Per group, positions that count as cached.
+        num_edge_tokens: Where the prompt's last hash boundary is a hit inside some block, its tokens.
+        num_computed: Tokens that were given slots, less those that were taken back.
+    """
 
     sequence_id: SequenceId
     handle: SequenceHandle
@@ -49,6 +56,9 @@ class NaiveSequence:
     tables: list[list[BlockId]]
     num_published: list[int]
     num_tokens: int
+    num_prompt: int
+    num_encoder_tokens: int
     num_computed: int
     num_committed: int
     content: NaiveContent
+    num_edge_tokens: int = 0

@@ -3,13 +3,22 @@
 from collections.abc import Sequence
 
 from blockyard.core.commands import Admission
-from blockyard.core.config import GroupConfig, PoolConfig, Publish
+from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InvalidRequest, SequenceExistsElsewhere, SequenceNotFound
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import Admitted
 from core.naive_blocks import NaiveBlocks
-from core.naive_prefixes import NaivePrefixes, num_skipped_blocks
+from core.naive_chunks import chunk_end
+from core.naive_kinds import (
+    fill,
+    is_found,
+    num_skipped_blocks,
+    positions_seen,
+)
+from core.naive_prefixes import NaivePrefixes
+from core.naive_publishing import edge_of, publish
 from core.naive_sequence import NaiveContent, NaiveSequence
+from core.naive_tables import Copies, NaiveTables, Tables
 
 
 class NaiveSequences:
@@ -18,13 +27,14 @@ class NaiveSequences:
     Attributes:
         live: Those not freed yet, in the order of admission.
         prefixes: What they cache.
+        tables: How their block tables grow and lose blocks.
         lookups: Tokens asked for and found, per admission that looked for a cached prefix.
     """
 
-    def __init__(self, config: PoolConfig, blocks: NaiveBlocks) -> None:
+    def __init__(self, config: PoolConfig, stores: list[NaiveBlocks]) -> None:
         self.config = config
-        self.blocks = blocks
-        self.prefixes = NaivePrefixes(config, blocks)
+        self.prefixes = NaivePrefixes(config, stores)
+        self.tables = NaiveTables(config, self.prefixes)
         self.live: dict[SequenceId, NaiveSequence] = {}
         self.lookups: list[tuple[int, int]] = []
         self._num_handles = 0
@@ -39,50 +49,134 @@ class NaiveSequences:
                 return sequence
         raise SequenceNotFound(f"the lease holds no sequence {name!r}")
 
-    def admit(self, lease_id: LeaseId, admission: Admission) -> Admitted:
+    # Checks, which change nothing
+
+    def check_admission(self, admission: Admission) -> NaiveContent:
+        """Refuse a new sequence that no pool could take; returns its content."""
+        self._check(admission)
+        return NaiveContent().joined_by(
+            admission.block_hashes, admission.token_ids, self.config.hasher(), admission.num_tokens
+        )
+
+    def check_extension(
+        self, sequence: NaiveSequence, admission: Admission, num_computed: int | None, num_known_tokens: int
+    ) -> NaiveContent:
+        """Refuse figures that contradict what is known; returns the content, told of so many tokens."""
+        self._check(admission)
+        if num_computed is not None and not self._may_take_back(sequence, num_computed):
+            raise InvalidRequest.of("num_computed_tokens", "is out of range")
+        if admission.num_tokens < (sequence.num_computed if num_computed is None else num_computed):
+            raise InvalidRequest.of("num_tokens", "is less than is computed")
+        return sequence.content.joined_by(
+            admission.block_hashes, admission.token_ids, self.config.hasher(), num_known_tokens
+        )
+
+    def check_commit(
+        self,
+        sequence: NaiveSequence,
+        num_tokens: int,
+        hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+    ) -> NaiveContent:
+        """Refuse to commit what was not granted; returns the content."""
+        if not 0 <= num_tokens <= sequence.num_computed:
+            raise InvalidRequest.of("num_computed_tokens", "is more than was granted")
+        return sequence.content.joined_by(hashes, token_ids, self.config.hasher(), sequence.num_tokens)
+
+    def _check(self, admission: Admission) -> None:
+        """Refuse figures that are out of range, whatever the pool holds."""
+        limit = self.config.max_model_len
+        if (
+            admission.num_tokens < 1
+            or (limit is not None and admission.num_tokens > limit)
+            or (admission.max_new_tokens is not None and admission.max_new_tokens < 1)
+            or (admission.num_prompt_tokens is not None and admission.num_prompt_tokens < 1)
+            or admission.num_encoder_tokens < 0
+            or admission.num_lookahead_tokens < 0
+        ):
+            raise InvalidRequest.of("admission", "a figure is out of range")
+
+    def _may_take_back(self, sequence: NaiveSequence, num_computed: int) -> bool:
+        """All but so many tokens: those then written anew are granted, not committed, and not published, and
+        no block that the first of them looks at was dropped; a state of speculated tokens will do.
+        """
+        if num_computed == sequence.num_computed:
+            return True
+        if not sequence.num_committed <= num_computed <= sequence.num_computed:
+            return False
+        if num_computed < sequence.num_edge_tokens:
+            return False
+        num_taken_back = sequence.num_computed - num_computed
+        for group, table, num_published in zip(
+            self.config.groups, sequence.tables, sequence.num_published, strict=True
+        ):
+            seen = positions_seen(group, table, num_computed, sequence.num_prompt)
+            if num_published * group.block_size > num_computed:
+                return False
+            has_state = group.kind == "mamba" and num_taken_back <= group.num_speculative_blocks
+            if NULL_BLOCK in [table[position] for position in seen] and not has_state:
+                return False
+        return True
+
+    # Changes
+
+    def admit(
+        self, lease_id: LeaseId, admission: Admission, content: NaiveContent, copies: Copies
+    ) -> Admitted:
         """A new sequence: look up; count; refuse or take the hit and give the rest; publish.
 
         The watermark, which must stay free, counts as needed.
         """
-        self._check(admission)
         if admission.sequence_id in self.live:
             raise SequenceExistsElsewhere(f"{admission.sequence_id!r} is another lease's")
-        content = NaiveContent().joined_by(
-            admission.block_hashes, admission.token_ids, self.config.hasher(), admission.num_tokens
-        )
+        groups, watermark = self.config.groups, self.config.watermark_blocks
         num_sought = 0 if admission.skip_prefix_cache else admission.num_tokens
-        num_cached, hit = self.prefixes.find(num_sought, content.hashes)
-        num_new = min(admission.num_tokens - num_cached, admission.max_new_tokens or admission.num_tokens)
-        slots = self._clamp(num_cached + num_new + admission.num_lookahead_tokens)
-
-        watermark = self.config.watermark_blocks
+        num_cached, hit = self.prefixes.find(num_sought, content.hashes, self._withheld_from(lease_id))
+        num_prompt = admission.num_prompt_tokens or admission.num_tokens
+        num_new = self._num_new(admission, num_cached, num_prompt)
+        num_tokens = num_cached + num_new
+        tables = []
+        for group, cached in zip(groups, hit, strict=True):
+            num_skipped = num_skipped_blocks(group, num_cached)
+            tables.append([NULL_BLOCK] * num_skipped + cached[num_skipped:])
+        # Beside new blocks, those of the hit leave the free queue, and one is taken where it ends inside.
+        ends_inside = [is_found(group) and num_cached % group.block_size > 0 for group in groups]
+        extra = [
+            len([block for block in table if block in self.prefixes.store_of(number).free])
+            + ends_inside[number]
+            for number, table in enumerate(tables)
+        ]
+        num_encoder_tokens = admission.num_encoder_tokens
         if admission.full_sequence_must_fit:
-            full = self._clamp(admission.num_tokens)
-            need = self._need_of_new(full, hit, capped=True)
-            self.blocks.refuse_above_free(watermark + need)
-        need = self._need_of_new(slots, hit, capped=False)
-        self.blocks.refuse_above_free(watermark + need)
+            whole = self.tables.required(admission.num_tokens, 0, num_encoder_tokens, at_once=True)
+            self.tables.refuse(tables, whole, extra, watermark, is_first=True)
+        required = self.tables.required(num_tokens, admission.num_lookahead_tokens, num_encoder_tokens)
+        self.tables.refuse(tables, required, extra, watermark, is_first=True)
 
         if self.config.enable_prefix_caching and not admission.skip_prefix_cache:
             self.lookups.append((admission.num_tokens, num_cached))
-        tables = [list(cached) for cached in hit]
-        for table in tables:
-            self.blocks.touch(table)
-        self._fill(tables, slots)
+        for number, table in enumerate(tables):
+            self.prefixes.store_of(number).touch(table)
+        for number, (group, table) in enumerate(zip(groups, tables, strict=True)):
+            if ends_inside[number]:
+                table[-1] = self.tables.copy_of(number, table[-1], copies)
+            fill(group, table, required[number], self.prefixes.store_of(number).take, is_first=True)
         self._num_handles += 1
         sequence = NaiveSequence(
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self._num_handles),
             lease_id=lease_id,
             tables=tables,
-            num_published=[len(cached) for cached in hit],
+            num_published=[num_cached // group.block_size if is_found(group) else 0 for group in groups],
             num_tokens=admission.num_tokens,
-            num_computed=num_cached + num_new,
+            num_prompt=num_prompt,
+            num_encoder_tokens=num_encoder_tokens,
+            num_computed=num_tokens,
             num_committed=num_cached,
             content=content,
         )
         self.live[admission.sequence_id] = sequence
-        self.prefixes.publish(sequence)
+        publish(sequence, self.config, self.prefixes)
         return Admitted(
             sequence=sequence.handle,
             num_cached_tokens=num_cached,
@@ -95,150 +189,74 @@ class NaiveSequences:
         sequence: NaiveSequence,
         admission: Admission,
         num_computed: int | None,
-        num_known_tokens: int | None = None,
-    ) -> tuple[int, list[list[BlockId]]]:
+        content: NaiveContent,
+        copies: Copies,
+    ) -> tuple[int, Tables]:
         """A known sequence: drop blocks behind the window; count; refuse or give; publish.
 
-        ``num_known_tokens``: tokens that content may be told of; None for those of the admission. Returns how
-        many tokens were given slots, and the blocks appended per group.
+        Returns how many tokens were given slots, and the blocks appended per group.
         """
         is_recount = num_computed is not None
         if num_computed is None:
             num_computed = sequence.num_computed
-        self._check(admission)
-        if is_recount and not self._may_take_back(sequence, num_computed):
-            raise InvalidRequest.of("num_computed_tokens", "is out of range")
-        if admission.num_tokens < num_computed:
-            raise InvalidRequest.of("num_tokens", "is less than is computed")
-        content = sequence.content.joined_by(
-            admission.block_hashes,
-            admission.token_ids,
-            self.config.hasher(),
-            num_known_tokens or admission.num_tokens,
-        )
-        missing = admission.num_tokens - num_computed
-        num_new = min(missing, admission.max_new_tokens or missing)
-        slots = self._clamp(num_computed + num_new + admission.num_lookahead_tokens)
-
+        num_new = self._num_new(admission, num_computed, sequence.num_prompt)
+        tables, num_encoder_tokens = sequence.tables, sequence.num_encoder_tokens
+        overwrites = [self.tables.overwrites_edge(number, sequence) for number in range(len(tables))]
+        extra = [int(it_does) for it_does in overwrites]
         if admission.full_sequence_must_fit:
-            full = self._clamp(admission.num_tokens)
-            self.blocks.refuse_above_free(self._need_of_known(full, sequence, capped=True))
-        self._drop_skipped(sequence, num_computed)
-        self.blocks.refuse_above_free(self._need_of_known(slots, sequence, capped=False))
+            whole = self.tables.required(admission.num_tokens, 0, num_encoder_tokens, at_once=True)
+            self.tables.refuse(tables, whole, extra)
+        self.tables.drop(sequence, num_computed)
+        required = self.tables.required(
+            num_computed + num_new, admission.num_lookahead_tokens, num_encoder_tokens
+        )
+        self.tables.refuse(tables, required, extra)
 
-        appended = self._fill(sequence.tables, slots)
+        appended = []
+        for number, (group, table) in enumerate(zip(self.config.groups, tables, strict=True)):
+            if overwrites[number]:
+                self.tables.move_edge(number, sequence, copies)
+            take = self.prefixes.store_of(number).take
+            appended.append(fill(group, table, required[number], take, is_first=False))
         kept = 0 if is_recount else sequence.num_tokens
         sequence.num_tokens = max(kept, admission.num_tokens)
         sequence.num_computed = num_computed + num_new
         sequence.content = content
-        self.prefixes.publish(sequence)
+        publish(sequence, self.config, self.prefixes)
         return num_new, appended
 
-    def commit(
-        self,
-        sequence: NaiveSequence,
-        num_tokens: int,
-        hashes: Sequence[BlockHash] = (),
-        token_ids: Sequence[int] = (),
-    ) -> int:
+    def commit(self, sequence: NaiveSequence, num_tokens: int, content: NaiveContent) -> int:
         """These tokens' KV is written; a number below what is committed already changes nothing.
 
         Returns how many blocks were published.
         """
-        if not 0 <= num_tokens <= sequence.num_computed:
-            raise InvalidRequest.of("num_computed_tokens", "is more than was granted")
-        sequence.content = sequence.content.joined_by(
-            hashes, token_ids, self.config.hasher(), sequence.num_tokens
-        )
+        sequence.content = content
         sequence.num_committed = max(sequence.num_committed, num_tokens)
-        return self.prefixes.publish(sequence)
+        return publish(sequence, self.config, self.prefixes)
 
     def free(self, sequence: NaiveSequence) -> int:
         """Group by group, in group order, each group's table reversed: its tail is evicted first."""
         del self.live[sequence.sequence_id]
-        return sum(self.blocks.release(table[::-1]) for table in sequence.tables)
-
-    def _may_take_back(self, sequence: NaiveSequence, num_computed: int) -> bool:
-        """All but so many tokens: those then written anew are granted, not committed, and not published, and
-        no block that the first of them looks at was dropped.
-        """
-        if not sequence.num_committed <= num_computed <= sequence.num_computed:
-            return False
-        for group, table, num_published in zip(
-            self.config.groups, sequence.tables, sequence.num_published, strict=True
-        ):
-            needed = table[num_skipped_blocks(group, num_computed) :]
-            if num_published * group.block_size > num_computed or NULL_BLOCK in needed:
-                return False
-        return True
-
-    def _check(self, admission: Admission) -> None:
-        """Refuse figures that are out of range, whatever the pool holds."""
-        limit = self.config.max_model_len
-        if (
-            admission.num_tokens < 1
-            or (limit is not None and admission.num_tokens > limit)
-            or (admission.max_new_tokens is not None and admission.max_new_tokens < 1)
-            or admission.num_lookahead_tokens < 0
-        ):
-            raise InvalidRequest.of("admission", "a figure is out of range")
-
-    def _need_of_new(self, slots: int, hit: list[list[BlockId]], *, capped: bool) -> int:
-        """Blocks that leave the free queue for a new sequence, those of its hit included."""
-        need = 0
-        for group, cached in zip(self.config.groups, hit, strict=True):
-            need += max(self._required(group, slots, capped=capped) - len(cached), 0)
-            need += len([block for block in cached if block in self.blocks.free])
-        return need
-
-    def _need_of_known(self, slots: int, sequence: NaiveSequence, *, capped: bool) -> int:
-        """Blocks that leave the free queue for a known sequence."""
         return sum(
-            max(self._required(group, slots, capped=capped) - len(table), 0)
-            for group, table in zip(self.config.groups, sequence.tables, strict=True)
+            self.prefixes.store_of(number).release(table[::-1])
+            for number, table in enumerate(sequence.tables)
         )
 
-    def _required(self, group: GroupConfig, slots: int, *, capped: bool) -> int:
-        """Blocks for so many slots; capped, no more than a windowed group can use at a time."""
-        required = _div_ceil(slots, group.block_size)
-        in_flight = self.config.max_in_flight_tokens
-        if capped and group.sliding_window is not None:
-            seen = self._clamp(group.sliding_window - 1 + in_flight)
-            return min(required, _div_ceil(seen, group.block_size) + 1)
-        if capped and group.attention_chunk_size is not None:
-            seen = self._clamp(group.attention_chunk_size + in_flight)
-            return min(required, _div_ceil(seen, group.block_size))
-        return required
+    def _withheld_from(self, lease_id: LeaseId) -> set[BlockId]:
+        """States of the device that other leases' sequences will overwrite, or that their workers copy."""
+        running = {
+            table[edge_of(sequence, self.config) // self.config.groups[number].block_size]
+            for sequence in self.live.values()
+            for number, table in enumerate(sequence.tables)
+            if sequence.lease_id != lease_id and self.tables.overwrites_edge(number, sequence)
+        }
+        return running | {
+            block for block, owner in self.prefixes.stores[0].to_copy.items() if owner != lease_id
+        }
 
-    def _clamp(self, num_tokens: int) -> int:
-        limit = self.config.max_model_len
-        return num_tokens if limit is None else min(num_tokens, limit)
-
-    def _fill(self, tables: list[list[BlockId]], slots: int) -> list[list[BlockId]]:
-        """New blocks behind each table, group by group, until it has ``slots``. Returns them."""
-        appended = []
-        for group, table in zip(self.config.groups, tables, strict=True):
-            blocks = self.blocks.take(max(_div_ceil(slots, group.block_size) - len(table), 0))
-            table.extend(blocks)
-            appended.append(blocks)
-        return appended
-
-    def _drop_skipped(self, sequence: NaiveSequence, num_computed: int) -> None:
-        """From the last skipped block backwards until a null is met, in one free call, in that order.
-
-        Where blocks are published on commit, a worker may still write what is not committed.
-        """
-        if self.config.publish is Publish.ON_COMMIT:
-            num_computed = min(num_computed, sequence.num_committed)
-        for group, table in zip(self.config.groups, sequence.tables, strict=True):
-            dropped = []
-            for position in reversed(range(num_skipped_blocks(group, num_computed))):
-                if table[position] == NULL_BLOCK:
-                    break
-                dropped.append(table[position])
-                table[position] = NULL_BLOCK
-            self.blocks.release(dropped)
-
-
-def _div_ceil(value: int, divisor: int) -> int:
-    return (value + divisor - 1) // divisor
+    def _num_new(self, admission: Admission, begin: int, num_prompt: int) -> int:
+        """Tokens that are given slots behind the first ``begin`` ones."""
+        end = min(admission.num_tokens, begin + (admission.max_new_tokens or admission.num_tokens))
+        if admission.end_at_state:
+            end = chunk_end(self.config, begin, end, num_prompt, admission.num_tokens)
+        return end - begin

@@ -5,19 +5,21 @@ from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceEx
 from blockyard.core.ids import LeaseId
 from blockyard.core.replies import Admitted, Refused, StepExtended
 from core.naive_sequences import NaiveSequences
+from core.naive_tables import Copies
 
 
 def run_step(
-    step: Step, lease_id: LeaseId, sequences: NaiveSequences
+    step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies
 ) -> tuple[StepExtended, list[Admitted | Refused]]:
     """Commit, free, extend, admit. Where a call is not valid those before it are done: put back what was."""
     _check_columns(step)
     for handle, num_tokens in zip(step.commit.sequences, step.commit.num_computed_tokens, strict=True):
-        sequences.commit(sequences.held(lease_id, handle), num_tokens)
+        sequence = sequences.held(lease_id, handle)
+        sequences.commit(sequence, num_tokens, sequences.check_commit(sequence, num_tokens))
     for handle in step.free:
         sequences.free(sequences.held(lease_id, handle))
-    extended = _extend(step, lease_id, sequences)
-    return extended, [_admit(admission, lease_id, sequences) for admission in step.admit]
+    extended = _extend(step, lease_id, sequences, copies)
+    return extended, [_admit(admission, lease_id, sequences, copies) for admission in step.admit]
 
 
 def _check_columns(step: Step) -> None:
@@ -40,7 +42,7 @@ def _check_columns(step: Step) -> None:
         raise InvalidRequest.of("step", "its columns contradict each other")
 
 
-def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences) -> StepExtended:
+def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies) -> StepExtended:
     columns = step.extend
     told = columns.num_computed_tokens
     computed = [None] * len(columns.sequences) if told is None else [*told]
@@ -54,9 +56,10 @@ def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences) -> StepExt
             block_hashes=columns.block_hashes.get(handle, ()),
             token_ids=columns.token_ids.get(handle, ()),
         )
+        num_known_tokens = max(num_tokens, sequence.num_tokens)
+        content = sequences.check_extension(sequence, admission, num_computed, num_known_tokens)
         try:
-            num_known = max(num_tokens, sequence.num_tokens)
-            _, appended = sequences.extend(sequence, admission, num_computed, num_known)
+            _, appended = sequences.extend(sequence, admission, num_computed, content, copies)
         except InsufficientBlocks:
             insufficient.append(handle)
         else:
@@ -65,12 +68,15 @@ def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences) -> StepExt
     return StepExtended(sequences=extended, block_ids=block_ids, insufficient=insufficient)
 
 
-def _admit(admission: Admission, lease_id: LeaseId, sequences: NaiveSequences) -> Admitted | Refused:
+def _admit(
+    admission: Admission, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies
+) -> Admitted | Refused:
+    content = sequences.check_admission(admission)
     known = sequences.live.get(admission.sequence_id)
     if known is not None and known.lease_id == lease_id:
         raise InvalidRequest.of("admit.sequence_id", "is admitted already")
     try:
-        return sequences.admit(lease_id, admission)
+        return sequences.admit(lease_id, admission, content, copies)
     except InsufficientBlocks as error:
         return Refused(code=error.code, detail=error.detail, **error.figures)
     except SequenceExistsElsewhere as error:

@@ -1,151 +1,49 @@
 """Bugs planted in the pool, each of which the machine must find: a part of it swapped for a broken one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from blockyard.core.allocator import Allocator
-from blockyard.core.block_store import BlockStore
-from blockyard.core.commands import Command, Idempotent, ResetPrefixCache, Step
-from blockyard.core.errors import InsufficientBlocks
-from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
-from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
-from blockyard.core.prefix_index import PrefixIndex
-from blockyard.core.replies import Reply
-from blockyard.core.sequence import Sequence
-
-
-class HeadFirst(Allocator):
-    def free(self, sequence: Sequence) -> int:
-        return sum(self._store.release(table.block_ids) for table in sequence.tables)
-
-
-class LookaheadPublished(Allocator):
-    def publish(self, sequence: Sequence) -> int:
-        num_granted = sequence.num_granted_tokens
-        sizes = [group.block_size for group in self._config.groups]
-        slots = [len(table.block_ids) * size for table, size in zip(sequence.tables, sizes, strict=True)]
-        sequence.num_granted_tokens = max(num_granted, min(slots))
-        num_published = super().publish(sequence)
-        sequence.num_granted_tokens = num_granted
-        return num_published
-
-
-class WindowDroppedEarly(Allocator):
-    def _drop_skipped(self, sequence: Sequence, num_granted_tokens: int) -> None:
-        super()._drop_skipped(sequence, num_granted_tokens + 2)
-
-
-class RefusalTakesBackTokens(Allocator):
-    def extend(self, sequence: Sequence, *, num_granted_tokens: int, **asked: Any) -> list[list[BlockId]]:
-        try:
-            return super().extend(sequence, num_granted_tokens=num_granted_tokens, **asked)
-        except InsufficientBlocks:
-            sequence.num_granted_tokens = num_granted_tokens
-            raise
-
-
-class PublishedBlocksWrittenAnew(Allocator):
-    def can_take_back(self, sequence: Sequence, num_tokens: int) -> bool:
-        return num_tokens >= sequence.num_committed_tokens
-
-
-class HashKeptOnEviction(BlockStore):
-    __slots__ = ()
-
-    def take(self, num_blocks: int) -> list[BlockId]:
-        blocks = self.queue.pop(num_blocks)
-        for block in blocks:
-            self.reference_counts[block] = 1
-        return blocks
-
-
-class SharedBlockReleasedTwice(BlockStore):
-    __slots__ = ()
-
-    def release(self, blocks: Iterable[BlockId]) -> int:
-        released = list(blocks)
-        num_freed = super().release(released)
-        for block in released:
-            self.reference_counts[block] = max(self.reference_counts[block] - 1, 0)
-        return num_freed
-
-
-class NullTouched(BlockStore):
-    __slots__ = ()
-
-    def touch(self, blocks: Iterable[BlockId]) -> None:
-        touched = list(blocks)
-        super().touch(touched)
-        self.reference_counts[NULL_BLOCK] += touched.count(NULL_BLOCK)
-
-
-class TouchedBlockStaysFree(BlockStore):
-    __slots__ = ()
-
-    def touch(self, blocks: Iterable[BlockId]) -> None:
-        for block in blocks:
-            self.reference_counts[block] += block != NULL_BLOCK
-
-
-class NewestEvictedFirst(BlockStore):
-    __slots__ = ()
-
-    def release(self, blocks: Iterable[BlockId]) -> int:
-        num_free = len(self.queue)
-        num_freed = super().release(blocks)
-        order = list(self.queue)
-        self.queue.pop(len(order))
-        self.queue.append(order[num_free:] + order[:num_free])
-        return num_freed
-
-
-class NewestDuplicateFirst(PrefixIndex):
-    __slots__ = ()
-
-    def add(self, group: int, block_hash: BlockHash, block: BlockId) -> None:
-        entry = self._tables[group].get(block_hash, {})
-        others = [entry] if isinstance(entry, int) else list(entry)
-        self._tables[group][block_hash] = dict.fromkeys([block, *others]) if others else block
-
-
-class RawBlocksLost(Pool):
-    def _end(self, lease: Lease) -> tuple[int, int]:
-        lease.raw_blocks.clear()
-        return super()._end(lease)
-
-
-class RepeatsDone(Pool):
-    def apply(self, command: Command, now_ms: int) -> Reply:
-        return super().apply(command.command if isinstance(command, Idempotent) else command, now_ms)
-
-
-class StepHalfDone(Pool):
-    def apply(self, command: Command, now_ms: int) -> Reply:
-        if isinstance(command, Step):
-            for handle in command.commit.sequences:
-                sequence = self.sequences.by_handle(handle)
-                if sequence is not None:
-                    sequence.num_committed_tokens = sequence.num_granted_tokens
-        return super().apply(command, now_ms)
-
-
-class ResetWhileHeld(Pool):
-    def apply(self, command: Command, now_ms: int) -> Reply:
-        if isinstance(command, ResetPrefixCache) and command.epoch is None:
-            self.store.forget_all()
-        return super().apply(command, now_ms)
-
-
-class DuplicatesUnorderedInSnapshot(Pool):
-    def snapshot(self) -> dict[str, Any]:
-        state = super().snapshot()
-        state["store"]["shared_hashes"] = []
-        return state
-
-
-def publish_before_commit(pool: Pool) -> None:
-    pool.sequences._allocator._publishes_on_allocate = True
+from core.drawn_pools import STATE_POOLS, pool_configs
+from core.planted_block_bugs import (
+    CopiesNotCounted,
+    HashesOfPartsKept,
+    HashKeptOnEviction,
+    HeadFirst,
+    LookaheadPublished,
+    NewestDuplicateFirst,
+    NewestEvictedFirst,
+    NullTouched,
+    PublishedBlocksWrittenAnew,
+    RefusalTakesBackTokens,
+    RetentionForgetsReplays,
+    RetentionKeepsTooLittle,
+    SharedBlockReleasedTwice,
+    StateHashesNotMoved,
+    StatesOfOtherLengthsPublished,
+    TouchedBlockStaysFree,
+    UncommittedTokensDropped,
+    UnsettledStatesShared,
+    WatermarkForgotten,
+    WindowDroppedEarly,
+    break_retention,
+    end_chunks_anywhere,
+    hit_unripe_states,
+    publish_before_commit,
+    take_host_blocks_from_device,
+)
+from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS
+from core.planted_pool_bugs import (
+    CopiesHeldTooLong,
+    CopiesLostInSnapshot,
+    CopiesNotHeld,
+    DuplicatesUnorderedInSnapshot,
+    FurtherHashesLostInSnapshot,
+    RawBlocksLost,
+    RepeatsDone,
+    ResetWhileHeld,
+    StepHalfDone,
+)
 
 
 def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool], None]]:
@@ -161,7 +59,13 @@ def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool
 
 
 PLANTED_BUGS = {
+    **KIND_BUGS,
+    end_chunks_anywhere.__name__: end_chunks_anywhere,
     publish_before_commit.__name__: publish_before_commit,
+    hit_unripe_states.__name__: hit_unripe_states,
+    take_host_blocks_from_device.__name__: take_host_blocks_from_device,
+    RetentionKeepsTooLittle.__name__: break_retention(RetentionKeepsTooLittle),
+    RetentionForgetsReplays.__name__: break_retention(RetentionForgetsReplays),
     **swap(
         lambda pool: pool.sequences._allocator,
         HeadFirst,
@@ -169,6 +73,10 @@ PLANTED_BUGS = {
         WindowDroppedEarly,
         RefusalTakesBackTokens,
         PublishedBlocksWrittenAnew,
+        WatermarkForgotten,
+        CopiesNotCounted,
+        UncommittedTokensDropped,
+        StatesOfOtherLengthsPublished,
     ),
     **swap(
         lambda pool: pool.store,
@@ -177,6 +85,9 @@ PLANTED_BUGS = {
         NullTouched,
         TouchedBlockStaysFree,
         NewestEvictedFirst,
+        StateHashesNotMoved,
+        HashesOfPartsKept,
+        UnsettledStatesShared,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
     **swap(
@@ -186,8 +97,47 @@ PLANTED_BUGS = {
         StepHalfDone,
         ResetWhileHeld,
         DuplicatesUnorderedInSnapshot,
+        FurtherHashesLostInSnapshot,
+        CopiesLostInSnapshot,
+        CopiesNotHeld,
+        CopiesHeldTooLong,
     ),
 }
 
-CORRUPTING_BUGS = [bug.__name__ for bug in (NullTouched, TouchedBlockStaysFree, RawBlocksLost)]
+CORRUPTING_BUGS = [
+    bug.__name__
+    for bug in (
+        NullTouched,
+        TouchedBlockStaysFree,
+        RawBlocksLost,
+        CopiesLostInSnapshot,
+        take_host_blocks_from_device,
+    )
+]
 """Those that leave books which do not add up."""
+
+POOLS_OF_BUGS = {
+    **POOLS_OF_KIND_BUGS,
+    **{
+        bug.__name__: pool_configs(STATE_POOLS, caching=True)
+        for bug in (
+            end_chunks_anywhere,
+            hit_unripe_states,
+            CopiesNotCounted,
+            StateHashesNotMoved,
+            StatesOfOtherLengthsPublished,
+            HashesOfPartsKept,
+            FurtherHashesLostInSnapshot,
+            CopiesLostInSnapshot,
+            CopiesNotHeld,
+            CopiesHeldTooLong,
+            UnsettledStatesShared,
+        )
+    },
+    **{
+        bug.__name__: pool_configs(("sliding_window",), caching=True)
+        for bug in (RetentionKeepsTooLittle, RetentionForgetsReplays)
+    },
+    take_host_blocks_from_device.__name__: pool_configs(host=True),
+}
+"""Where bugs are looked for that few of all pools would show."""

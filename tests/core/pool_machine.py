@@ -12,6 +12,7 @@ from typing import ClassVar
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.strategies import SearchStrategy
 
 from blockyard.core.commands import (
     AllocateBlocks,
@@ -31,6 +32,7 @@ from blockyard.core.ids import SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import CacheReset, LeasesExpired
 from core.allocator import plain
+from core.drawn_pools import pool_configs, rarely
 from core.drawn_requests import (
     MAX_TOKENS,
     DrawnAdmission,
@@ -39,9 +41,7 @@ from core.drawn_requests import (
     admissions,
     extensions,
     picks,
-    pool_configs,
     prompts,
-    rarely,
     steps,
     tokens,
 )
@@ -67,6 +67,9 @@ class PoolMachine(RuleBasedStateMachine):
     compares: ClassVar[bool] = True
     """Whether the naive pool is asked; if not, all hangs on the audit."""
 
+    pools: ClassVar[SearchStrategy[PoolConfig]] = pool_configs()
+    """What is drawn from."""
+
     pair: PoolPair
     schedulers: Schedulers
 
@@ -74,8 +77,9 @@ class PoolMachine(RuleBasedStateMachine):
     def plant(pool: Pool) -> None:
         """Where a subclass breaks the pool on purpose."""
 
-    @initialize(config=pool_configs())
-    def create(self, config: PoolConfig) -> None:
+    @initialize(data=st.data())
+    def create(self, data: st.DataObject) -> None:
+        config = data.draw(self.pools)
         self.pair = PoolPair(config, plant=self.plant, compares=self.compares, coverage=self.coverage)
         self.schedulers = Schedulers(self.pair)
 
@@ -88,7 +92,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "pair"):
-            self.coverage["evictions"] += self.pair.naive.blocks.num_evictions
+            self.coverage["evictions"] += sum(store.num_evictions for store in self.pair.naive.stores)
             self.pair.check_snapshots()
 
     # Sequences

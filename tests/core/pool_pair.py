@@ -7,8 +7,9 @@ from typing import Any
 import cbor2
 import pytest
 
-from blockyard.core.commands import Allocate, Command, Idempotent, PoolCommand
-from blockyard.core.config import PoolConfig
+from blockyard.core.block_store import BlockStore
+from blockyard.core.commands import Command, Idempotent, PoolCommand
+from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import BlockyardError, InsufficientBlocks
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.lease import Lease
@@ -16,6 +17,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, Refused, Reply, Stepped
 from core.allocator import outcome, plain
 from core.naive_blocks import NaiveBlocks
+from core.naive_kinds import is_found
 from core.naive_pool import NaiveLease, NaivePool
 
 
@@ -47,7 +49,8 @@ class PoolPair:
     def do(self, command: Command, *, once: bool = False) -> Reply | BlockyardError:
         """Apply ``command`` to both; with ``once``, under a new idempotency key.
 
-        What is refused must have changed nothing, but that an extension may have dropped blocks.
+        What is refused must have changed nothing, but for want of blocks: by then the copies that the lease
+        was told of are made, and an extension may have dropped blocks.
         """
         if once:
             assert isinstance(command, PoolCommand)
@@ -59,8 +62,7 @@ class PoolPair:
         if once:
             assert isinstance(command, Idempotent)
             self.keyed.append((command, plain(got)))
-        may_drop_blocks = isinstance(got, InsufficientBlocks) and isinstance(command, (Allocate, Idempotent))
-        if isinstance(got, BlockyardError) and not may_drop_blocks:
+        if isinstance(got, BlockyardError) and not isinstance(got, InsufficientBlocks):
             assert self.settled() == before, command
         self.num_asked += 1
         self._count(command, got)
@@ -102,19 +104,23 @@ class PoolPair:
 
     def check(self) -> None:
         """Both agree in full, and the pool's own books are in order."""
-        assert self.pool.audit().problems == [], "the audit found"
+        problems = self.pool.audit().problems
+        assert problems == [], f"the audit found {problems}"
         if self._compares:
             assert_equal_state(self.pool, self.naive)
             assert_equal_figures(self.pool, self.naive)
         tables = [table for known in self.naive.sequences.live.values() for table in known.tables]
-        index = self.naive.blocks.index
+        keys = [key for store in self.naive.stores for key in store.keys]
         self._coverage["dropped blocks stand"] += any(NULL_BLOCK in table for table in tables)
-        self._coverage["a hash has two blocks"] += len({entry[:2] for entry in index}) < len(index)
+        self._coverage["a hash has two blocks"] += len({key[:2] for key in keys}) < len(keys)
+        self._coverage["a block has two hashes"] += len({key[1:3] for key in keys}) < len(keys)
 
     def _count(self, command: Command, got: Reply | BlockyardError) -> None:
         self._coverage[f"{type(command).__name__}: {type(got).__name__}"] += 1
-        if isinstance(got, Allocated) and got.num_cached_tokens:
-            self._count_hit("hit")
+        if isinstance(got, Allocated):
+            if got.num_cached_tokens:
+                self._count_hit("hit", got.num_cached_tokens)
+            self._coverage["copies"] += len(got.copies)
         if isinstance(got, Stepped):
             for entry in got.admit:
                 if isinstance(entry, Refused):
@@ -122,22 +128,44 @@ class PoolPair:
                 if isinstance(entry, Admitted):
                     self._coverage["admitted in step"] += 1
                     if entry.num_cached_tokens:
-                        self._count_hit("hit in step")
+                        self._count_hit("hit in step", entry.num_cached_tokens)
             self._coverage["extension in step: insufficient"] += len(got.extend.insufficient)
+            self._coverage["copies"] += len(got.copies)
 
-    def _count_hit(self, what: str) -> None:
+    def _count_hit(self, what: str, num_cached: int) -> None:
+        """A hit counts for every sort of group that there is."""
+        groups = self.pool.config.groups
         self._coverage[what] += 1
-        self._coverage[f"{what}, chunks begin inside blocks"] += any(
+        self._coverage["hit, chunks begin inside blocks"] += any(
             group.attention_chunk_size is not None and group.attention_chunk_size % group.block_size > 0
-            for group in self.pool.config.groups
+            for group in groups
         )
+        self._coverage["hit, ends inside a block"] += any(
+            num_cached % group.block_size > 0 for group in groups if is_found(group)
+        )
+        for sort in {sort for group in groups for sort in sorts_of(group)}:
+            self._coverage[f"hit beside {sort}"] += 1
+
+
+def sorts_of(group: GroupConfig) -> list[str]:
+    """Its kind, and the options that change what the kind does."""
+    options = {
+        "a draft": group.is_draft,
+        "retained tokens": group.extra_retained_tokens > 0,
+        "speculative blocks": group.num_speculative_blocks > 0,
+        "host blocks": group.is_host_resident,
+    }
+    return [group.kind, *(option for option, holds in options.items() if holds)]
 
 
 def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
     """Everything that can make a difference to a later command is the same."""
-    assert list(pool.store.queue) == naive.blocks.free
-    assert list(pool.store.reference_counts) == naive.blocks.reference_counts
-    assert _index_of(pool) == _index_of_naive(naive.blocks)
+    for store, naive_store in zip(pool.stores, naive.stores, strict=True):
+        assert list(store.queue) == naive_store.free
+        assert list(store.reference_counts) == naive_store.reference_counts
+        assert _index_of(store) == _index_of_naive(naive_store)
+        assert _hashes_of(store) == _hashes_of_naive(naive_store)
+        assert not store.unripe
     for sequence_id in naive.sequences.live:
         assert plain(pool.sequence(sequence_id)) == plain(naive.sequence(sequence_id))
     assert {lease_id: _leased(lease) for lease_id, lease in pool.leases.items()} == {
@@ -154,14 +182,17 @@ def assert_equal_figures(pool: Pool, naive: NaivePool) -> None:
     assert audit.ok
     assert audit.num_free_blocks + audit.num_held_blocks + audit.num_null_blocks == pool.config.num_blocks
     statistics = pool.statistics()
-    num_held = sum(count > 0 for count in naive.blocks.reference_counts)
+    device, *host = naive.stores
+    num_held = sum(count > 0 for count in device.reference_counts)
     assert statistics.num_blocks == pool.config.num_blocks
-    assert statistics.num_free_blocks == audit.num_free_blocks == len(naive.blocks.free)
+    assert statistics.num_free_blocks == audit.num_free_blocks == len(device.free)
     assert statistics.num_held_blocks == audit.num_held_blocks == num_held
-    assert statistics.num_cached_blocks == len(naive.blocks.index)
+    assert statistics.num_cached_blocks == len({key.block for key in device.keys})
+    assert statistics.num_host_blocks == pool.config.num_host_blocks
+    assert statistics.num_free_host_blocks == (len(host[0].free) if host else None)
     assert statistics.num_sequences == len(naive.sequences.live)
     assert statistics.num_leases == len(naive.leases)
-    assert statistics.counters["num_evicted_blocks"] == naive.blocks.num_evictions
+    assert statistics.counters["num_evicted_blocks"] == sum(store.num_evictions for store in naive.stores)
     assert statistics.usage == pytest.approx(num_held / (pool.config.num_blocks - 1))
     lookups = naive.sequences.lookups
     num_sought = sum(sought for sought, _ in lookups)
@@ -169,20 +200,31 @@ def assert_equal_figures(pool: Pool, naive: NaivePool) -> None:
     assert statistics.hit_rate == (pytest.approx(num_found / num_sought) if lookups else None)
 
 
-def _index_of(pool: Pool) -> dict[tuple[BlockHash, int], list[BlockId]]:
+def _index_of(store: BlockStore) -> dict[tuple[BlockHash, int], list[BlockId]]:
     return {
         (block_hash, group): [entry] if isinstance(entry, int) else list(entry)
-        for group in range(len(pool.config.groups))
-        for block_hash, entry in pool.store.index.table(group).items()
+        for group in range(store.index.num_groups)
+        for block_hash, entry in store.index.table(group).items()
     }
 
 
 def _index_of_naive(blocks: NaiveBlocks) -> dict[tuple[BlockHash, int], list[BlockId]]:
     index = defaultdict(list)
-    for block_hash, group, block in blocks.index:
-        index[block_hash, group].append(block)
+    for key in blocks.keys:
+        index[key.block_hash, key.group].append(key.block)
     return dict(index)
 
 
+def _hashes_of(store: BlockStore) -> dict[BlockId, list[BlockHash]]:
+    return {block: store.hashes_of(block) for block, first in enumerate(store.hashes) if first is not None}
+
+
+def _hashes_of_naive(blocks: NaiveBlocks) -> dict[BlockId, list[BlockHash]]:
+    hashes = defaultdict(list)
+    for key in blocks.keys:
+        hashes[key.block].append(key.block_hash)
+    return dict(hashes)
+
+
 def _leased(lease: Lease | NaiveLease) -> list[Any]:
-    return [lease.expires_at_ms, list(lease.raw_blocks), plain(lease.last_step)]
+    return [lease.expires_at_ms, list(lease.raw_blocks), plain(lease.copies), plain(lease.last_step)]

@@ -6,6 +6,7 @@ asked for, so that no rule does nothing.
 
 from typing import Any
 
+from blockyard.core.arithmetic import align_down
 from blockyard.core.commands import (
     Admission,
     Allocate,
@@ -24,6 +25,7 @@ from core.drawn_requests import (
     DrawnAdmission,
     DrawnExtension,
     DrawnStep,
+    End,
     prompt_tokens,
 )
 from core.naive_pool import NaiveLease
@@ -116,7 +118,9 @@ class Schedulers:
         admission = Admission(
             sequence_id=sequence.sequence_id,
             num_tokens=num_tokens,
-            max_new_tokens=drawn.max_new_tokens,
+            max_new_tokens=self._num_until(drawn.end, num_computed, sequence.num_prompt)
+            or drawn.max_new_tokens,
+            end_at_state=drawn.end_at_state,
             num_lookahead_tokens=drawn.num_lookahead_tokens,
             full_sequence_must_fit=drawn.full_sequence_must_fit,
             **(self._content(sequence, num_tokens) if drawn.with_content else {}),
@@ -173,11 +177,13 @@ class Schedulers:
         progress: dict[SequenceHandle, tuple[int, int]] = {}
         block_hashes = {}
         token_ids = {}
-        for pick, num_more, num_rejected in drawn.extends if kept else []:
+        for pick, num_more, num_rejected, end in drawn.extends if kept else []:
             sequence = kept[pick % len(kept)]
             handle = sequence.handle
             num_committed = max(sequence.num_committed, committed.get(handle, 0))
-            progress[handle] = self._progress(sequence, num_committed, num_more, num_rejected)
+            num_computed, num_tokens = self._progress(sequence, num_committed, num_more, num_rejected)
+            num_until = self._num_until(end, num_computed, sequence.num_prompt) or num_tokens
+            progress[handle] = num_computed, min(num_tokens, num_computed + num_until)
             content = self._content(sequence, progress[handle][1])
             block_hashes[handle] = content.get("block_hashes", ())
             token_ids[handle] = content.get("token_ids", ())
@@ -204,10 +210,17 @@ class Schedulers:
         content = self.prompt(drawn.prompt, num_tokens, by_token_ids=drawn.by_token_ids)
         if drawn.num_withheld and not drawn.by_token_ids:
             content = {"block_hashes": content["block_hashes"][: -drawn.num_withheld]}
+        num_cached = 0
+        if not drawn.skip_prefix_cache:
+            num_cached = self._pair.naive.lookup(num_tokens=num_tokens, **content).num_cached_tokens
+        num_until = self._num_until(drawn.end, num_cached, drawn.num_prompt_tokens or num_tokens)
         return Admission(
             sequence_id=sequence_id,
             num_tokens=num_tokens,
-            max_new_tokens=drawn.max_new_tokens,
+            max_new_tokens=num_until or drawn.max_new_tokens,
+            end_at_state=drawn.end_at_state,
+            num_prompt_tokens=drawn.num_prompt_tokens,
+            num_encoder_tokens=drawn.num_encoder_tokens,
             num_lookahead_tokens=drawn.num_lookahead_tokens,
             skip_prefix_cache=drawn.skip_prefix_cache,
             full_sequence_must_fit=drawn.full_sequence_must_fit,
@@ -229,3 +242,13 @@ class Schedulers:
         num_computed = max(num_committed, sequence.num_computed - num_rejected)
         limit = min(self._config.max_model_len or MAX_TOKENS, MAX_TOKENS)
         return num_computed, min(max(num_computed, sequence.num_tokens - num_rejected) + num_more, limit)
+
+    def _num_until(self, end: End, num_computed: int, num_prompt: int) -> int | None:
+        """Tokens from there to where the computed ones are to end; None if that is anywhere."""
+        edge = align_down(num_prompt - 1, self._config.hash_block_size)
+        if end is End.EDGE and edge > num_computed:
+            return edge - num_computed
+        if end is End.ANYWHERE:
+            return None
+        block_size = max(group.block_size for group in self._config.groups)
+        return block_size - num_computed % block_size

@@ -108,7 +108,34 @@ def hash_the_null_block(pool: Pool) -> None:
     pool.store.publish(0, 0, b"null")
 
 
+def lose_a_further_key(pool: Pool) -> None:
+    pool.store.publish_part(1, 0, b"part")
+    pool.store.index.remove(0, b"part", 1)
+
+
+def keep_a_further_key_too_many(pool: Pool) -> None:
+    pool.store.further_hashes[1] = [b"part"]
+
+
+def know_a_part_of_a_block_without_keys(pool: Pool) -> None:
+    pool.store.unfilled.add(3)
+
+
+def forget_that_a_copy_is_held(pool: Pool) -> None:
+    pool.store.touch([1, 4])
+    assert pool.leases[LEASE].copies == []
+
+
+def remember_a_copy_too_long(pool: Pool) -> None:
+    pool.leases[LEASE].copies.append((1, 4))
+
+
 FAULTS = [
+    lose_a_further_key,
+    keep_a_further_key_too_many,
+    know_a_part_of_a_block_without_keys,
+    forget_that_a_copy_is_held,
+    remember_a_copy_too_long,
     free_a_held_block,
     lose_a_free_block,
     break_the_queue,
@@ -135,6 +162,15 @@ def test_a_pool_in_order_has_no_problems() -> None:
     audit = make_busy_pool().audit()
     assert (audit.ok, audit.problems) == (True, [])
     assert (audit.num_free_blocks, audit.num_held_blocks, audit.num_null_blocks) == (5, 4, 1)
+
+
+def test_blocks_with_several_keys_and_copies_that_are_held_are_in_order() -> None:
+    pool = make_busy_pool()
+    pool.store.publish_part(1, 0, b"part")
+    pool.store.publish_part(3, 0, b"other part")
+    pool.store.touch([1, 4])
+    pool.leases[LEASE].copies.append((1, 4))
+    assert pool.audit().problems == []
 
 
 @pytest.mark.parametrize("plant", FAULTS)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import Phase, settings
 
 from blockyard.core.pool import Pool
-from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS
+from core.drawn_pools import pool_configs
+from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS, POOLS_OF_BUGS
 from core.pool_machine import SETTINGS, PoolMachine, run
 
 UNTIL_FOUND = settings(
@@ -20,6 +21,8 @@ UNTIL_FOUND = settings(
 @pytest.mark.parametrize("bug", PLANTED_BUGS)
 def test_the_machine_finds_a_planted_bug(bug: str) -> None:
     class BrokenMachine(PoolMachine):
+        pools = POOLS_OF_BUGS.get(bug, pool_configs())
+
         @staticmethod
         def plant(pool: Pool) -> None:
             PLANTED_BUGS[bug](pool)
@@ -32,6 +35,7 @@ def test_the_machine_finds_a_planted_bug(bug: str) -> None:
 def test_the_audit_alone_finds_books_that_do_not_add_up(bug: str) -> None:
     class AuditedMachine(PoolMachine):
         compares = False
+        pools = POOLS_OF_BUGS.get(bug, pool_configs())
 
         @staticmethod
         def plant(pool: Pool) -> None:

@@ -25,6 +25,7 @@ from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Reply
 from core.allocator import plain
+from core.worked_pool import WorkedPool, group
 
 LEASE, OTHER_LEASE = LeaseId("lease"), LeaseId("other")
 
@@ -125,6 +126,39 @@ def test_a_restored_pool_goes_on_as_the_first_one_does(
     assert restored.snapshot() == pool.snapshot()
 
 
-def test_a_snapshot_of_another_format_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="this version reads format"):
-        Pool.restore({**make_busy_pool().snapshot(), "format": 0})
+def make_pool_of_states() -> WorkedPool:
+    """A state about to be overwritten, copies to be made, a state that another was copied from."""
+    pool = WorkedPool(
+        group("full_attention", 8),
+        group("mamba", 8, mamba_cache_mode="align", num_speculative_blocks=1),
+        hash_block_size=4,
+    )
+    pool.allocate("edge", 15, max_new_tokens=12)
+    pool.allocate("copied", 15)
+    return pool
+
+
+@pytest.mark.parametrize("carried", [as_it_is, through_cbor])
+def test_states_and_copies_are_restored(
+    carried: Callable[[dict[str, object]], dict[str, object]],
+) -> None:
+    pool, other = make_pool_of_states(), make_pool_of_states()
+    assert [len(lease.copies) for lease in pool.pool.leases.values()] == [2]
+    assert [table.edge_state for table in pool.pool.sequences.get(SequenceId("edge")).tables] == [None, 1]  # type: ignore[union-attr]
+    snapshot = carried(pool.pool.snapshot())
+    other.pool = Pool.restore(snapshot)
+    assert other.pool.snapshot() == pool.pool.snapshot()
+    assert other.pool.audit().problems == []
+    for each in (pool, other):
+        each.allocate("edge", 17)
+        each.allocate("copied", 30)
+        each.allocate("copied", 31)
+        each.allocate("new", 17)
+        each.free("edge")
+    assert other.pool.snapshot() == pool.pool.snapshot()
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_snapshot_of_another_format_is_refused(number: int) -> None:
+    with pytest.raises(InvalidRequest, match="this version reads format 2"):
+        Pool.restore({**make_busy_pool().snapshot(), "format": number})

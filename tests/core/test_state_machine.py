@@ -1,15 +1,27 @@
 """The machine is run for long enough, and what ought to happen in a run has happened."""
 
 import os
+from collections import Counter
 
 from hypothesis import settings
 
+from core.drawn_pools import STATE_POOLS, pool_configs
 from core.pool_machine import SETTINGS, PoolMachine, run
 
 NIGHTLY = os.environ.get("BLOCKYARD_NIGHTLY") == "1"
 
 NUM_RUNS = 4_000 if NIGHTLY else 300
 """Of fifty steps at most: 200,000 steps at night, 15,000 by day. What came of it is counted and asserted."""
+
+WINDOWS = ("sliding_window", "chunked_local_attention", "rswa", "full_attention")
+
+SHARES = (
+    (0.4, pool_configs()),
+    (0.3, pool_configs(STATE_POOLS, caching=True)),
+    (0.2, pool_configs(WINDOWS, caching=True, drafts=True)),
+    (0.1, pool_configs(caching=True, host=True)),
+)
+"""Of the runs, with which pools: of any mixture, and of those that few of these would be."""
 
 MIN_STEPS = 100_000 if NIGHTLY else 5_000
 """Steps that were really gone through, or the run counts for nothing."""
@@ -20,12 +32,20 @@ MIN_FAULTS = 45
 MUST_HAPPEN = (
     "hit",
     "hit, chunks begin inside blocks",
+    "hit, ends inside a block",
     "hit in step",
-    "hit in step, chunks begin inside blocks",
     "lookup that hits",
     "evictions",
     "dropped blocks stand",
     "a hash has two blocks",
+    "a block has two hashes",
+    "copies",
+    "hit beside sliding_window",
+    "hit beside rswa",
+    "hit beside mamba",
+    "hit beside a draft",
+    "hit beside speculative blocks",
+    "hit beside host blocks",
     "Allocate: InsufficientBlocks",
     "AllocateBlocks: InsufficientBlocks",
     "admission in step: insufficient_blocks",
@@ -48,7 +68,13 @@ MUST_HAPPEN = (
 
 
 def test_the_pool_does_what_the_naive_pool_does() -> None:
-    coverage = run(PoolMachine, settings(SETTINGS, max_examples=NUM_RUNS))
+    coverage: Counter[str] = Counter()
+    for share, drawn_pools in SHARES:
+
+        class Machine(PoolMachine):
+            pools = drawn_pools
+
+        coverage += run(Machine, settings(SETTINGS, max_examples=round(share * NUM_RUNS)))
     print("\n".join(f"{count:7} {what}" for what, count in sorted(coverage.items())))
     assert coverage["steps"] >= MIN_STEPS
     assert [what for what in MUST_HAPPEN if not coverage[what]] == []

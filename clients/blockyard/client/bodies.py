@@ -59,12 +59,18 @@ def admission_body(admission: Admission) -> dict[str, Any]:
     body: dict[str, Any] = {"sequence_id": admission.sequence_id, "num_tokens": admission.num_tokens}
     if admission.max_new_tokens is not None:
         body["max_new_tokens"] = admission.max_new_tokens
+    if admission.end_at_state:
+        body["end_at_state"] = True
     if admission.num_lookahead_tokens:
         body["num_lookahead_tokens"] = admission.num_lookahead_tokens
     if admission.full_sequence_must_fit:
         body["full_sequence_must_fit"] = True
     if admission.skip_prefix_cache:
         body["skip_prefix_cache"] = True
+    if admission.num_prompt_tokens not in (None, admission.num_tokens):
+        body["num_prompt_tokens"] = admission.num_prompt_tokens
+    if admission.num_encoder_tokens:
+        body["num_encoder_tokens"] = admission.num_encoder_tokens
     body.update(content_body(admission.block_hashes, admission.token_ids, admission.extras))
     return body
 

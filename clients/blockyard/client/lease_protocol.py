@@ -70,6 +70,7 @@ class LeaseCalls:
         num_tokens: int,
         *,
         max_new_tokens: int | None = None,
+        end_at_state: bool = False,
         num_lookahead_tokens: int = 0,
         num_computed_tokens: int | None = None,
         block_hashes: Sequence[BlockHash] = (),
@@ -77,6 +78,8 @@ class LeaseCalls:
         extras: Extras | None = None,
         full_sequence_must_fit: bool = False,
         skip_prefix_cache: bool = False,
+        num_prompt_tokens: int | None = None,
+        num_encoder_tokens: int = 0,
     ) -> Call[replies.Allocated]:
         """Blocks for a sequence: the first call admits it with the longest cached prefix, others extend it.
 
@@ -84,6 +87,8 @@ class LeaseCalls:
             sequence_id: Of the caller's choice, unique in the pool.
             num_tokens: Tokens of the sequence so far, at least 1.
             max_new_tokens: Give slots to at most so many that have none; at least 1. None for all.
+            end_at_state: Give slots to fewer where they then end at a recurrent state that others can find.
+                Leave it out where guesses are among the tokens.
             num_lookahead_tokens: Slots beyond, for speculated tokens.
             num_computed_tokens: Later calls: the true count, where speculated tokens were rejected.
             block_hashes: Those not sent before; after an error, again.
@@ -91,6 +96,11 @@ class LeaseCalls:
             extras: With the first ``token_ids``: what the KV depends on beside them.
             full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
             skip_prefix_cache: Take no cached prefix.
+            num_prompt_tokens: First call: tokens of its prompt, where ``num_tokens`` counts output as well.
+            num_encoder_tokens: First call: tokens of its encoder's input, for layers of cross attention.
+
+        Returns:
+            What was given. ``copies`` are to be made before this call's tokens are computed, in their order.
 
         Raises:
             InsufficientBlocks: Nothing was given.
@@ -101,12 +111,15 @@ class LeaseCalls:
             sequence_id=SequenceId(sequence_id),
             num_tokens=num_tokens,
             max_new_tokens=max_new_tokens,
+            end_at_state=end_at_state,
             num_lookahead_tokens=num_lookahead_tokens,
             block_hashes=block_hashes,
             token_ids=token_ids,
             extras=extras,
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
+            num_prompt_tokens=num_prompt_tokens,
+            num_encoder_tokens=num_encoder_tokens,
         )
         return self._change(
             "allocate", _read_allocated, num_computed_tokens=num_computed_tokens, **admission_body(admission)

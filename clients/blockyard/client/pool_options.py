@@ -1,7 +1,7 @@
 """What a pool may be created with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, TypedDict
 
 from blockyard.core.config import GroupConfig
@@ -26,6 +26,10 @@ class PoolOptions(TypedDict, total=False):
         publish: One of `Publish`: when a block becomes a hit for others.
         eviction: One of `Eviction`.
         watermark_blocks: Blocks that admitting a new sequence leaves free.
+        num_host_blocks: Blocks in the host's memory, the null block included, for groups that are host
+            resident. A plan's follow from its memory.
+        prefix_cache_retention_interval: Tokens, a multiple of the scheduler block size: sliding-window groups
+            keep what a hit needs so often and at the prompt's end; 0: there alone. By default every block.
     """
 
     block_size: int
@@ -42,6 +46,8 @@ class PoolOptions(TypedDict, total=False):
     publish: str
     eviction: str
     watermark_blocks: int
+    num_host_blocks: int
+    prefix_cache_retention_interval: int
 
 
 def options_body(options: PoolOptions) -> dict[str, Any]:
@@ -55,12 +61,13 @@ def options_body(options: PoolOptions) -> dict[str, Any]:
         raise TypeError(f"a pool has no option {', '.join(sorted(unknown))}")
     body: dict[str, Any] = dict(options)
     if "groups" in options:
-        body["groups"] = [
-            {name: value for name, value in _fields_of(group).items() if value is not None}
-            for group in options["groups"]
-        ]
+        body["groups"] = [_group_body(group) for group in options["groups"]]
     return body
 
 
-def _fields_of(group: GroupConfig | Mapping[str, Any]) -> Mapping[str, Any]:
-    return asdict(group) if isinstance(group, GroupConfig) else group
+def _group_body(group: GroupConfig | Mapping[str, Any]) -> dict[str, Any]:
+    """What has its default is left out."""
+    if not isinstance(group, GroupConfig):
+        return {name: value for name, value in group.items() if value is not None}
+    given = {field.name: (getattr(group, field.name), field.default) for field in fields(group)}
+    return {name: value for name, (value, default) in given.items() if value != default}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 from blockyard.client.tracked import Tracked
+from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import InvalidRequest, SequenceNotFound
 from blockyard.core.ids import SequenceHandle
@@ -94,24 +95,37 @@ def prepare_step(
     live: Mapping[str, Tracked],
     written: Sequence[Tracked],
     ended: Sequence[Tracked],
+    chunk_ends: ChunkEnds | None,
 ) -> PreparedStep:
-    """The step that brings about what is wanted, has ``written`` committed and ``ended`` freed."""
+    """The step that brings about what is wanted, has ``written`` committed and ``ended`` freed.
+
+    Args:
+        step_id: Its number.
+        wanted: What has ended since it was checked is passed over.
+        live: The sequences by id.
+        written: Some of their tokens are computed, and perhaps not committed.
+        ended: Those that hold blocks still.
+        chunk_ends: Where a prompt's chunks should end; None for anywhere.
+    """
     committed = [t for t in written if t.num_committable_tokens > t.num_committed_tokens]
     extended: list[Extension] = []
     admitted: list[Tracked] = []
     admit: list[Admission] = []
     refused: dict[Tracked, Refused] = {}
     for name, budget in wanted.schedule.items():
-        tracked = live[name]
+        tracked = live.get(name)
+        if tracked is None:
+            continue
         if tracked.refusal is not None:
             refused[tracked] = tracked.refusal
         elif tracked.handle is not None:
-            num_new = _num_new_tokens(tracked, budget, wanted.speculated.get(name, 0))
+            num_new = _num_new_tokens(tracked, budget, wanted.speculated.get(name, 0), chunk_ends)
             if num_new > 0:
                 extended.append(_extension(tracked, tracked.handle, num_new))
         elif budget != 0:
             admitted.append(tracked)
-            admit.append(tracked.admission(budget, wanted.num_lookahead_tokens))
+            end_at_state = chunk_ends is not None  # of the first chunk only the server knows where it begins
+            admit.append(tracked.admission(budget, wanted.num_lookahead_tokens, end_at_state=end_at_state))
     return PreparedStep(
         step_id=step_id,
         commit=StepCommit(
@@ -137,13 +151,18 @@ def _handles(sequences: Sequence[Tracked]) -> list[SequenceHandle]:
     return handles
 
 
-def _num_new_tokens(tracked: Tracked, budget: int | None, num_speculated: int) -> int:
-    num_known = tracked.num_tokens - tracked.num_granted_tokens
+def _num_new_tokens(
+    tracked: Tracked, budget: int | None, num_speculated: int, chunk_ends: ChunkEnds | None
+) -> int:
+    begin = tracked.num_granted_tokens
+    num_known = tracked.num_tokens - begin
     if num_known < 0:
         return 0  # earlier guesses are still open
-    if budget is not None and budget < num_known:
-        return budget
-    return num_known + num_speculated
+    num_new = num_known if budget is None else min(budget, num_known)
+    if chunk_ends is not None and num_new > 0:
+        known = tracked.num_prompt_tokens, tracked.num_admitted_tokens
+        num_new = chunk_ends.end_of_chunk(begin, begin + num_new, *known) - begin
+    return num_new if num_new < num_known else num_known + num_speculated
 
 
 def _extension(tracked: Tracked, handle: SequenceHandle, num_new_tokens: int) -> Extension:

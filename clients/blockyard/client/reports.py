@@ -29,6 +29,8 @@ class PoolDescription:
         extra_key_form: ``tagged`` or ``bare``.
         publish: ``on_commit`` or ``on_allocate``.
         max_model_len: None for no bound.
+        num_host_blocks: Of groups whose blocks lie in the host's memory; None where none does.
+        prefix_cache_retention_interval: None for every block.
     """
 
     pool: str
@@ -45,6 +47,8 @@ class PoolDescription:
     max_model_len: int | None
     max_in_flight_tokens: int
     watermark_blocks: int
+    num_host_blocks: int | None
+    prefix_cache_retention_interval: int | None
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""
@@ -69,11 +73,6 @@ class PoolDescription:
                 f"pool {self.pool!r} hashes by {_named(*own)}, this hasher by {_named(*given)}: "
                 "take the one that the pool's hasher() makes",
             )
-
-    @property
-    def num_usable_blocks(self) -> int:
-        """All blocks but the null block."""
-        return self.num_blocks - 1
 
 
 def _named(algorithm: str, block_size: int, extra_key_form: str) -> str:

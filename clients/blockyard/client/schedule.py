@@ -15,6 +15,7 @@ from blockyard.client.reports import PoolDescription
 from blockyard.client.step_reply import take_in
 from blockyard.client.step_result import StepResult
 from blockyard.client.tracked import Tracked
+from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.errors import BlockyardError, InvalidRequest, SequenceNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hash_chain import Hasher
@@ -37,7 +38,8 @@ class Schedule:
         self._ended: list[Tracked] = []
         self._under_way: PreparedStep | None = None
         self._was_sent = False
-        self.pool: PoolDescription | None = None  # unknown until a step is under way
+        self._chunk_ends: ChunkEnds | None = None
+        self.pool: PoolDescription | None = None  # unknown until the first step
 
     @property
     def is_step_under_way(self) -> bool:
@@ -62,6 +64,7 @@ class Schedule:
         *,
         full_sequence_must_fit: bool = False,
         skip_prefix_cache: bool = False,
+        num_encoder_tokens: int = 0,
     ) -> None:
         """Queue a sequence; a later step admits it.
 
@@ -71,21 +74,26 @@ class Schedule:
             extras: What its KV depends on beside the tokens.
             full_sequence_must_fit: Admit it only if all its tokens would fit, even if chunk by chunk.
             skip_prefix_cache: Admit it without a cached prefix.
+            num_encoder_tokens: Of its encoder's input, for layers of cross attention.
 
         Raises:
-            InvalidRequest: The id is in use, or there are no tokens.
+            InvalidRequest: The id is in use, there are no tokens, or the count is negative.
         """
         if sequence_id in self._sequences:
             raise InvalidRequest.of("sequence_id", f"{sequence_id!r} is in use: finish it first")
         if not token_ids:
             raise InvalidRequest.of("token_ids", "give at least one token")
+        if num_encoder_tokens < 0:
+            raise InvalidRequest.of("num_encoder_tokens", "must be at least 0")
         tracked = Tracked(
             sequence_id=SequenceId(sequence_id),
             chain=None if self._hasher is None else self._hasher.start(extras),
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
+            num_encoder_tokens=num_encoder_tokens,
         )
         tracked.append(token_ids)
+        tracked.num_prompt_tokens = tracked.num_tokens
         self._sequences[sequence_id] = tracked
 
     def append(self, sequence_id: str, token_ids: Sequence[int]) -> None:
@@ -147,41 +155,54 @@ class Schedule:
         """
         return self._get(sequence_id).block_ids
 
-    def prepare(
+    def want(
         self,
-        step_id: int,
         schedule: Mapping[str, int | None] | None,
         speculated: Mapping[str, int] | None,
         num_lookahead_tokens: int,
-    ) -> None:
-        """Have the next step under way, to be sent. See `Scheduler.step` for the arguments.
+    ) -> Wanted:
+        """What the next step is for. See `Scheduler.step` for the arguments.
 
         Raises:
             RuntimeError: A step is under way.
             SequenceNotFound, InvalidRequest: See `Wanted.check`.
         """
-        if self._under_way is not None:
-            raise RuntimeError("a step is under way, or its outcome is unknown: resume() first")
+        self._check_idle()
         wanted = Wanted(
             schedule=dict.fromkeys(self._sequences) if schedule is None else schedule,
             speculated=speculated or {},
             num_lookahead_tokens=num_lookahead_tokens,
         )
         wanted.check(self._sequences)
+        return wanted
+
+    def prepare(self, step_id: int, wanted: Wanted) -> None:
+        """Have the next step under way, to be sent.
+
+        Raises:
+            RuntimeError: A step is under way.
+        """
+        self._check_idle()
         self._under_way = prepare_step(
             step_id,
             wanted,
             live=self._sequences,
             written=[tracked for tracked in self._uncommitted if tracked.handle is not None],
             ended=self._ended,
+            chunk_ends=self._chunk_ends,
         )
         self._was_sent = False
 
-    def note_pool(self, step: PreparedStep, pool: PoolDescription) -> None:
-        """``step`` is for this pool. Raises InvalidRequest if that hashes otherwise, and as `note_done`."""
-        self._check_under_way(step)
+    def note_pool(self, pool: PoolDescription) -> None:
+        """Steps are for this pool. Raises InvalidRequest if it hashes otherwise."""
         if self._hasher is not None:
             pool.check_hasher(self._hasher)
+            self._chunk_ends = ChunkEnds.of(
+                pool.groups,
+                scheduler_block_size=pool.scheduler_block_size,
+                hash_block_size=pool.hash_block_size,
+                enable_prefix_caching=pool.enable_prefix_caching,
+            )
         self.pool = pool
 
     @contextmanager
@@ -225,17 +246,21 @@ class Schedule:
         del self._ended[: len(step.ended)]  # those that ended meanwhile stand behind
         for tracked in step.ended:
             self._uncommitted.pop(tracked, None)
-        result = take_in(step, reply, self.pool.num_usable_blocks)
+        result = take_in(step, reply)
         # Those that ended while their admission was under way have blocks now: the next step frees them.
         self._ended += [t for t in step.admitted if t.has_ended and t.handle is not None]
         return result
 
     def forget_blocks(self) -> None:
         """The lease has ended, or the pool has lost what was cached: every sequence waits again."""
-        self._under_way = self.pool = None
+        self._under_way = self.pool = self._chunk_ends = None
         self._ended.clear()
         self._uncommitted.clear()
         self._sequences = {name: tracked.successor() for name, tracked in self._sequences.items()}
+
+    def _check_idle(self) -> None:
+        if self._under_way is not None:
+            raise RuntimeError("a step is under way, or its outcome is unknown: resume() first")
 
     def _check_under_way(self, step: PreparedStep) -> None:
         if self._under_way is not step:

@@ -80,6 +80,11 @@ class Scheduler(_Verbs):
 
         A sequence that the server names as not valid is refused by itself: the step is sent again without it.
 
+        In a pool whose recurrent groups keep states for others, a chunk of a prompt gets fewer tokens than it
+        may where that lets it end at a state that can be found again: at the last block end within its
+        budget, and at the end of what a prompt in common would be hit for. Commit each chunk before the next
+        step.
+
         Args:
             schedule: Which sequences get slots, and for how many tokens at most: of a running one, its known
                 tokens that have none; of a waiting one, those beyond its cached prefix. None as a number is
@@ -100,7 +105,10 @@ class Scheduler(_Verbs):
                 step was refused as a whole, and all that was noted goes out again with the next.
             RuntimeError: The outcome of the step before is unknown.
         """
-        self._schedule.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
+        wanted = self._schedule.want(schedule, speculated, num_lookahead_tokens)
+        if self._schedule.pool is None:
+            self._schedule.note_pool(self._lease.describe_pool())
+        self._schedule.prepare(self._lease.next_step_id(), wanted)
         return self.resume()
 
     def resume(self) -> StepResult:
@@ -113,8 +121,6 @@ class Scheduler(_Verbs):
         result: StepResult | None = None
         while result is None:  # once more for each sequence at fault
             with self._schedule.sending(self._lease.next_step_id) as step:
-                if self._schedule.pool is None:
-                    self._schedule.note_pool(step, self._lease.describe_pool())
                 reply = self._lease.step(**step.arguments)
                 result = self._schedule.note_done(step, reply)
         return result
@@ -143,7 +149,14 @@ class AsyncScheduler(_Verbs):
         num_lookahead_tokens: int = 0,
     ) -> StepResult:
         """As `Scheduler.step`. A cancelled step's outcome is unknown."""
-        self._schedule.prepare(self._lease.next_step_id(), schedule, speculated, num_lookahead_tokens)
+        wanted = self._schedule.want(schedule, speculated, num_lookahead_tokens)
+        lease = self._lease
+        if self._schedule.pool is None:
+            pool = await lease.describe_pool()
+            if self._lease is not lease:
+                raise RuntimeError("the scheduler restarted while its step was awaited")
+            self._schedule.note_pool(pool)
+        self._schedule.prepare(lease.next_step_id(), wanted)
         return await self.resume()
 
     async def resume(self) -> StepResult:
@@ -151,8 +164,6 @@ class AsyncScheduler(_Verbs):
         result: StepResult | None = None
         while result is None:
             with self._schedule.sending(self._lease.next_step_id) as step:
-                if self._schedule.pool is None:
-                    self._schedule.note_pool(step, await self._lease.describe_pool())
                 reply = await self._lease.step(**step.arguments)
                 result = self._schedule.note_done(step, reply)
         return result

@@ -1,7 +1,6 @@
 """What the reply to a step changes of the sequences that it was for."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from blockyard.client.prepared_step import PreparedStep
 from blockyard.client.step_result import Scheduled, StepResult
@@ -11,13 +10,12 @@ from blockyard.core.ids import BlockId
 from blockyard.core.replies import Admitted, Refused, Stepped
 
 
-def take_in(step: PreparedStep, reply: Stepped, num_usable_blocks: int) -> StepResult:
+def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
     """Note on each sequence what it got.
 
     Args:
         step: What was asked for.
         reply: The server's.
-        num_usable_blocks: All that the pool can have free: an admission that needs more is refused.
 
     Returns:
         The same by id. Sequences that have ended meanwhile are not told of.
@@ -44,10 +42,10 @@ def take_in(step: PreparedStep, reply: Stepped, num_usable_blocks: int) -> StepR
             _grow(tracked, answer.block_ids, answer.num_cached_tokens, answer.num_new_tokens, scheduled)
         elif tracked.has_ended:
             continue
-        elif (why := _beyond_waiting(answer, num_usable_blocks)) is not None:
-            refused[tracked.sequence_id] = why
-        else:
+        elif _can_wait(answer):
             insufficient.append(tracked.sequence_id)
+        else:
+            refused[tracked.sequence_id] = answer
     return StepResult(
         step_id=step.step_id,
         epoch=reply.epoch,
@@ -59,15 +57,11 @@ def take_in(step: PreparedStep, reply: Stepped, num_usable_blocks: int) -> StepR
     )
 
 
-def _beyond_waiting(answer: Refused, num_usable_blocks: int) -> Refused | None:
-    """Why the admission fails even once others free their blocks; None if it can succeed then."""
-    if answer.code != InsufficientBlocks.code:
-        return answer
-    num_required = answer.num_required_blocks or 0
-    if num_required <= num_usable_blocks:
-        return None
-    sentence = f"{num_required} blocks are needed at once, and the pool has {num_usable_blocks} in all"
-    return replace(answer, detail=f"{sentence}: schedule fewer tokens at a time, or finish the sequence")
+def _can_wait(answer: Refused) -> bool:
+    """Whether the admission can succeed once others free their blocks."""
+    return answer.code == InsufficientBlocks.code and (answer.num_required_blocks or 0) <= (
+        answer.num_usable_blocks or 0
+    )
 
 
 def _grow(

@@ -15,8 +15,12 @@ class Scheduled:
         num_cached_tokens: Tokens of the cached prefix, whose KV is there already; None unless admitted now.
         num_new_tokens: Tokens given slots by this step, speculated ones included: those to compute now.
         new_block_ids: Per group, the entries appended to the block table.
-        block_ids: Per group, the whole table: the scheduler's own lists, which grow with later steps. An
-            entry that a windowed group has dropped meanwhile still stands here, and is null at the server.
+        block_ids: Per group, the whole table: the scheduler's own lists, which grow with later steps, and
+            change in no other way. An entry that the server has dropped meanwhile still stands here, and is
+            null there: behind a window, where no token looks any more, or of a recurrent group's earlier
+            states. Such a group's states for speculated tokens are appended anew where they move on: their
+            old entries say where the state lies that the running one goes on from. In this step only: the
+            block may be another sequence's after the next.
     """
 
     num_cached_tokens: int | None
@@ -38,7 +42,8 @@ class StepResult:
             holds, more blocks at once than the pool has, or a sequence that the server names as not valid
             (``invalid_request``), as one longer than its ``max_model_len``. The last are left out of all
             steps, and told of by each that is to schedule them, until `finish` or `preempt`.
-        copies: Block copies (source, destination) to make before this step's tokens are computed.
+        copies: Block copies (source, destination) to make before this step's tokens are computed, in this
+            order. Both blocks are kept until the lease's next call that changes the pool.
         num_free_blocks: After the step.
     """
 

@@ -22,6 +22,9 @@ class Tracked:
     slots for lookahead can carry ``num_computed_tokens`` beyond ``num_granted_tokens``, up to ``num_slots``.
 
     Attributes:
+        num_prompt_tokens: Tokens that it was added with: a preempted one's are the same afterwards.
+        num_encoder_tokens: Of its encoder's input.
+        num_admitted_tokens: Tokens that it had when it was admitted: output of an earlier life is among them.
         chain: Of the known tokens; None where nothing is hashed.
         block_hashes: Of all full blocks of known tokens.
         handle: The server's name for it; None until admitted.
@@ -40,6 +43,9 @@ class Tracked:
     block_hashes: list[BlockHash] = field(default_factory=list)
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
+    num_prompt_tokens: int = 0
+    num_encoder_tokens: int = 0
+    num_admitted_tokens: int = 0
     handle: SequenceHandle | None = None
     has_ended: bool = False
     refusal: Refused | None = None
@@ -95,21 +101,27 @@ class Tracked:
         """What the server can be told is written: it refuses more than it has granted."""
         return min(self.num_computed_tokens, self.num_granted_tokens, self.num_counted_tokens)
 
-    def admission(self, max_new_tokens: int | None, num_lookahead_tokens: int) -> Admission:
+    def admission(
+        self, max_new_tokens: int | None, num_lookahead_tokens: int, *, end_at_state: bool
+    ) -> Admission:
         """What to ask for it as a new sequence."""
         return Admission(
             sequence_id=self.sequence_id,
             num_tokens=self.num_tokens,
             max_new_tokens=max_new_tokens,
+            end_at_state=end_at_state,
             num_lookahead_tokens=num_lookahead_tokens,
             block_hashes=tuple(self.block_hashes),
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_encoder_tokens=self.num_encoder_tokens,
         )
 
     def note_admitted(self, answer: Admitted, admission: Admission) -> None:
         """The server has taken it in."""
         self.handle = answer.sequence
+        self.num_admitted_tokens = admission.num_tokens
         self.num_computed_tokens = self.num_committed_tokens = answer.num_cached_tokens
         self.num_granted_tokens = self.num_counted_tokens = answer.num_cached_tokens + answer.num_new_tokens
         self.num_slots = self.num_counted_tokens + admission.num_lookahead_tokens
@@ -145,4 +157,6 @@ class Tracked:
             block_hashes=self.block_hashes,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_encoder_tokens=self.num_encoder_tokens,
         )

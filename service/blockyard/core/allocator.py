@@ -2,6 +2,9 @@
 
 Every method either does all that it says or raises and changes nothing, but for one thing: blocks that an
 extension finds behind the window are dropped even if the extension is then refused.
+
+Where a sequence would write into a block that others may find, it gets a copy, which its workers have to
+make: the pair goes into ``copies``, and both blocks are held once more for whoever keeps that list.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -10,10 +13,14 @@ from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks
-from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
-from blockyard.core.kinds import kind_of
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
+from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
 from blockyard.core.prefix_lookup import Hit, PrefixLookup
+from blockyard.core.retention import Retention
 from blockyard.core.sequence import BlockTable, Sequence
+
+Copies = list[tuple[BlockId, BlockId]]
+"""Blocks to copy, from and to."""
 
 
 class Allocator:
@@ -21,24 +28,43 @@ class Allocator:
 
     Args:
         config: The pool's configuration.
-        store: Its blocks, changed by this object's methods.
+        stores: The device's blocks and, where groups lie there, the host's; changed by this object's methods.
 
     Raises:
         InvalidRequest: A group's kind is unknown or its sizes are wrong.
     """
 
-    def __init__(self, config: PoolConfig, store: BlockStore) -> None:
+    def __init__(self, config: PoolConfig, stores: SequenceOf[BlockStore]) -> None:
         self._config = config
-        self._store = store
-        self._kinds = tuple(kind_of(group) for group in config.groups)
-        self._lookup = PrefixLookup(self._kinds, config.scheduler_block_size, config.hash_block_size)
+        self._kinds = kinds_of(config)
+        self._stores = tuple(stores[group.is_host_resident] for group in config.groups)
+        self._spaces = tuple(
+            (store, tuple(group for group, its in enumerate(self._stores) if its is store))
+            for store in stores
+        )
+        self._ends_inside_blocks = ends_inside_blocks(config.groups, config.hash_block_size)
+        alignment = config.hash_block_size if self._ends_inside_blocks else config.scheduler_block_size
+        self._lookup = PrefixLookup(self._kinds, self._stores, alignment, config.hash_block_size)
+        self._retention = Retention.of(config, self._kinds)
         self._publishes_on_allocate = config.publish is Publish.ON_ALLOCATE
+        each = tuple(zip(range(len(self._kinds)), self._kinds, self._stores, strict=True))
+        self._dropping = [(group, kind, store) for group, kind, store in each if kind.drops_blocks]
+        self._edged = [
+            (group, kind, store)
+            for group, kind, store in each
+            if kind.can_split_blocks and kind.block_size > config.hash_block_size
+        ]
 
-    def find(self, num_tokens: int, block_hashes: SequenceOf[BlockHash]) -> Hit:
-        """The longest cached prefix of ``num_tokens`` tokens, never all of them: the last one is computed."""
+    def find(
+        self, num_tokens: int, block_hashes: SequenceOf[BlockHash], lease_id: LeaseId | None = None
+    ) -> Hit:
+        """The longest cached prefix of ``num_tokens`` tokens, never all of them: the last one is computed.
+
+        With ``lease_id``, less what only other leases may go on from.
+        """
         if not self._config.enable_prefix_caching:
             return self._lookup.no_hit()
-        return self._lookup.longest_hit(self._store.index, block_hashes, num_tokens - 1)
+        return self._lookup.longest_hit(block_hashes, num_tokens - 1, lease_id)
 
     def no_hit(self) -> Hit:
         """What `find` returns where nothing is cached."""
@@ -48,6 +74,7 @@ class Allocator:
         self,
         sequence: Sequence,
         hit: Hit,
+        copies: Copies,
         *,
         num_new_tokens: int,
         num_lookahead_tokens: int,
@@ -58,6 +85,7 @@ class Allocator:
         Args:
             sequence: Without tables; its tables and counts are set.
             hit: What `find` returned, with nothing changed since.
+            copies: Gets a pair for each block that the hit ends inside of.
             num_new_tokens: Tokens to compute now, behind the hit.
             num_lookahead_tokens: Slots beyond them.
             must_fit_tokens: Refuse unless so many tokens would fit; 0 for no such demand.
@@ -66,26 +94,33 @@ class Allocator:
             InsufficientBlocks: Nothing was given.
         """
         tables = [
-            _table_of_hit(cached, kind.num_skipped_blocks(hit.num_tokens))
+            kind.table_of_hit(cached, hit.num_tokens)
             for kind, cached in zip(self._kinds, hit.block_ids, strict=True)
         ]
-        counts = self._store.reference_counts
-        num_taken_back = sum(  # blocks of the hit that nobody holds: they leave the free queue, too
-            1 for table in tables for block in table.block_ids if block != NULL_BLOCK and counts[block] == 0
-        )
-        reserve = num_taken_back + self._config.watermark_blocks
+        # Beside what a table lacks: blocks of the hit that nobody holds, which leave the free queue, and one
+        # for a copy where the hit ends inside a block.
+        ends_inside = [kind.is_cacheable and hit.num_tokens % kind.block_size != 0 for kind in self._kinds]
+        reserved = [
+            store.num_untouched(table.block_ids) + is_shared
+            for store, table, is_shared in zip(self._stores, tables, ends_inside, strict=True)
+        ]
+        watermark = self._config.watermark_blocks
         if must_fit_tokens:
-            self._require_free(sum(self._missing(tables, must_fit_tokens, capped=True)) + reserve)
+            whole = self._demand(sequence, must_fit_tokens, 0)
+            self._require_free(tables, whole, reserved, watermark, capped=True)
         num_granted = hit.num_tokens + num_new_tokens
-        missing = self._missing(tables, num_granted + num_lookahead_tokens)
-        self._require_free(sum(missing) + reserve)
+        demand = self._demand(sequence, num_granted, num_lookahead_tokens)
+        self._require_free(tables, demand, reserved, watermark)
 
-        for table in tables:
-            self._store.touch(table.block_ids)
+        for store, table in zip(self._stores, tables, strict=True):
+            store.touch(table.block_ids)
         sequence.tables = tables
         sequence.num_granted_tokens = num_granted
         sequence.num_committed_tokens = hit.num_tokens
-        self._append(sequence, missing)
+        for kind, store, table, is_shared in zip(self._kinds, self._stores, tables, ends_inside, strict=True):
+            if is_shared:  # the table's hold on the shared block is the copy's from now on
+                table.block_ids[-1] = _copy_of(table.block_ids[-1], store, copies)
+            kind.grow(table, demand, store.take)
 
     def can_take_back(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether all but the first ``num_tokens`` tokens of ``sequence`` may be written anew.
@@ -93,19 +128,21 @@ class Allocator:
         Not if some of them are committed or published, nor if blocks that the first of them looks at were
         dropped.
         """
-        if num_tokens < sequence.num_committed_tokens:
-            return False
-        for kind, table in zip(self._kinds, sequence.tables, strict=True):
-            if num_tokens < table.num_published * kind.block_size:
-                return False
-            needed_from = kind.num_skipped_blocks(num_tokens)
-            if needed_from < len(table.block_ids) and table.block_ids[needed_from] == NULL_BLOCK:
-                return False
-        return True
+        num_taken_back = sequence.num_granted_tokens - num_tokens
+        if num_taken_back == 0:
+            return True
+        edge = self._edge_of(sequence)
+        return all(
+            num_tokens >= max(sequence.num_committed_tokens, table.num_published * kind.block_size)
+            and (num_tokens >= edge or not table.is_edge_published)
+            and kind.can_go_back(table, num_tokens, num_taken_back)
+            for kind, table in zip(self._kinds, sequence.tables, strict=True)
+        )
 
     def extend(
         self,
         sequence: Sequence,
+        copies: Copies,
         *,
         num_granted_tokens: int,
         num_new_tokens: int,
@@ -116,25 +153,34 @@ class Allocator:
 
         Args:
             sequence: Its tables and its count of granted tokens are set.
+            copies: Gets a pair for each state that others may find and that is overwritten now.
             num_granted_tokens: Tokens that it has slots for, less those taken back.
             num_new_tokens: Tokens to compute now, behind these.
             num_lookahead_tokens: Slots beyond them.
             must_fit_tokens: Refuse unless so many tokens would fit; 0 for no such demand.
 
         Returns:
-            Per group, the blocks appended to its table.
+            Per group, the entries appended to its table.
 
         Raises:
             InsufficientBlocks: Nothing was given.
         """
+        tables = sequence.tables
+        reserved = [table.edge_state is not None for table in tables]
         if must_fit_tokens:
-            self._require_free(sum(self._missing(sequence.tables, must_fit_tokens, capped=True)))
+            whole = self._demand(sequence, must_fit_tokens, 0)
+            self._require_free(tables, whole, reserved, capped=True)
         self._drop_skipped(sequence, num_granted_tokens)
         num_granted = num_granted_tokens + num_new_tokens
-        missing = self._missing(sequence.tables, num_granted + num_lookahead_tokens)
-        self._require_free(sum(missing))
+        demand = self._demand(sequence, num_granted, num_lookahead_tokens)
+        self._require_free(tables, demand, reserved)
         sequence.num_granted_tokens = num_granted
-        return self._append(sequence, missing)
+        appended = []
+        for kind, store, table in zip(self._kinds, self._stores, tables, strict=True):
+            if table.edge_state is not None:
+                _keep_edge(table, store, copies, sequence.lease_id)
+            appended.append(kind.grow(table, demand, store.take))
+        return appended
 
     def publish(self, sequence: Sequence) -> int:
         """Make the sequence's full blocks hits for others, as far as the pool's mode and its hashes allow.
@@ -145,78 +191,163 @@ class Allocator:
         config, hashes = self._config, sequence.block_hashes
         if not config.enable_prefix_caching or not hashes:
             return 0
-        num_tokens = (
+        num_computed = (
             sequence.num_granted_tokens if self._publishes_on_allocate else sequence.num_committed_tokens
         )
-        num_tokens = min(num_tokens, len(hashes) * config.hash_block_size)
-        if len(self._kinds) > 1:
-            num_tokens = align_down(num_tokens, config.scheduler_block_size)
+        num_tokens = num_aligned = min(num_computed, len(hashes) * config.hash_block_size)
+        if len(self._kinds) > 1 and not self._ends_inside_blocks:
+            num_aligned = align_down(num_tokens, config.scheduler_block_size)
         num_published = 0
         for group, (kind, table) in enumerate(zip(self._kinds, sequence.tables, strict=True)):
-            end = num_tokens // kind.block_size
-            factor = kind.block_size // config.hash_block_size
-            for position in range(table.num_published, end):
-                block = table.block_ids[position]
-                if block != NULL_BLOCK:
-                    self._store.publish(block, group, hashes[(position + 1) * factor - 1])
-                    num_published += 1
-            table.num_published = max(table.num_published, end)
+            if not kind.is_cacheable:
+                continue
+            end = num_aligned // kind.block_size
+            if kind.is_draft:
+                end = min(end + 1, num_tokens // kind.block_size)
+            if end > table.num_published:
+                num_published += self._publish_up_to(end, group, sequence)
+        if self._edged:
+            self._publish_edges(sequence, num_tokens)
         return num_published
+
+    def _publish_up_to(self, end: int, group: GroupIndex, sequence: Sequence) -> int:
+        """Publish the full blocks of a group that are not yet, below position ``end``; returns how many."""
+        kind, store, table = self._kinds[group], self._stores[group], sequence.tables[group]
+        factor, keeps_states = kind.block_size // self._config.hash_block_size, kind.keeps_states
+        num_published = 0
+        for position in self._retention.kept(group, range(table.num_published, end), sequence):
+            block = table.block_ids[position]
+            if block == NULL_BLOCK or (keeps_states and not self._is_written(kind, position, sequence)):
+                continue
+            store.publish(block, group, sequence.block_hashes[(position + 1) * factor - 1])
+            num_published += 1
+            if keeps_states:
+                store.unripe.add(block)
+        table.num_published = end
+        return num_published
+
+    def _is_written(self, kind: Kind, position: int, sequence: Sequence) -> bool:
+        """Whether the state in a block is that behind its last token.
+
+        It is if a chunk ended there: where blocks are published on commit, that is known.
+        """
+        return (
+            self._publishes_on_allocate or sequence.num_committed_tokens == (position + 1) * kind.block_size
+        )
 
     def free(self, sequence: Sequence) -> int:
         """Take back all blocks of ``sequence``, group by group, tail first; returns how many became free."""
-        return sum(self._store.release(reversed(table.block_ids)) for table in sequence.tables)
+        num_freed = 0
+        for store, table in zip(self._stores, sequence.tables, strict=True):
+            if table.edge_state is not None:  # nothing overwrites it any more
+                del store.running_states[table.block_ids[table.edge_state]]
+            num_freed += store.release(reversed(table.block_ids))
+        return num_freed
 
-    def _missing(self, tables: list[BlockTable], num_tokens: int, *, capped: bool = False) -> list[int]:
-        """Per group, the blocks that its table lacks for ``num_tokens`` slots.
+    def _demand(self, sequence: Sequence, num_tokens: int, num_lookahead_tokens: int) -> Demand:
+        """What ``num_tokens`` tokens, and slots beyond, take; no more than the longest sequence."""
+        limit = self._config.max_model_len
+        num_slots = num_tokens + num_lookahead_tokens
+        if limit is not None:
+            num_slots = min(num_slots, limit)
+        return Demand(min(num_tokens, num_slots), num_slots, sequence.num_encoder_tokens)
+
+    def _require_free(
+        self,
+        tables: SequenceOf[BlockTable],
+        demand: Demand,
+        reserved: SequenceOf[int],
+        watermark: int = 0,
+        *,
+        capped: bool = False,
+    ) -> None:
+        """Refuse unless ``tables`` can grow to serve ``demand``, and so many more blocks a group are free.
 
         With ``capped``, no group is taken to need more than it ever holds at a time.
+
+        Raises:
+            InsufficientBlocks: Too few are.
         """
-        limit = self._config.max_model_len
-        num_slots = num_tokens if limit is None else min(num_tokens, limit)
-        missing = []
-        for kind, table in zip(self._kinds, tables, strict=True):
-            num_blocks = kind.num_blocks(num_slots)
-            if capped:
-                cap = kind.max_blocks_at_once(self._config.max_in_flight_tokens, limit)
-                num_blocks = num_blocks if cap is None else min(num_blocks, cap)
-            missing.append(max(num_blocks - len(table.block_ids), 0))
-        return missing
+        config = self._config
+        for store, groups in self._spaces:
+            num_required = watermark
+            for group in groups:
+                kind = self._kinds[group]
+                at_most = None
+                if capped:
+                    at_most = kind.max_blocks_at_once(config.max_in_flight_tokens, config.max_model_len)
+                num_required += kind.num_missing(tables[group], demand, at_most) + reserved[group]
+            if num_required > store.num_free_blocks:
+                raise InsufficientBlocks.of(num_required, store.num_free_blocks, store.num_usable_blocks)
+            watermark = 0  # the device's only
 
-    def _require_free(self, num_blocks: int) -> None:
-        if num_blocks > self._store.num_free_blocks:
-            raise InsufficientBlocks.of(num_blocks, self._store.num_free_blocks)
+    def _edge_of(self, sequence: Sequence) -> int:
+        """The last hash boundary before the last token of the prompt, which is always computed."""
+        return align_down(sequence.num_prompt_tokens - 1, self._config.hash_block_size)
 
-    def _append(self, sequence: Sequence, missing: list[int]) -> list[list[BlockId]]:
-        appended = []
-        for table, num_blocks in zip(sequence.tables, missing, strict=True):
-            blocks = self._store.take(num_blocks) if num_blocks else []
-            table.block_ids += blocks
-            appended.append(blocks)
-        return appended
+    def _publish_edges(self, sequence: Sequence, num_tokens: int) -> None:
+        """Make the last hash boundary before the prompt's last token a hit, where it lies inside a block.
+
+        A state is one only while it is the running one, after exactly so many tokens. Where hits cannot end
+        inside blocks, only full blocks are found by their parts.
+        """
+        hash_block_size = self._config.hash_block_size
+        edge = self._edge_of(sequence)
+        if not 0 < edge <= num_tokens:
+            return
+        edge_hash = sequence.block_hashes[edge // hash_block_size - 1]
+        for group, kind, store in self._edged:
+            table = sequence.tables[group]
+            position, inside = divmod(edge, kind.block_size)
+            if not inside:
+                continue
+            block = table.block_ids[position]
+            if kind.keeps_states:
+                is_ripe = self._ends_inside_blocks and sequence.num_granted_tokens == num_tokens == edge
+            else:
+                is_ripe = self._ends_inside_blocks or position < table.num_published
+            if is_ripe and block != NULL_BLOCK and edge_hash not in store.hashes_of(block):
+                store.publish_part(block, group, edge_hash)
+                table.is_edge_published = True
+                if kind.keeps_states:
+                    store.unripe.add(block)
+                    store.running_states[block] = sequence.lease_id
+                    table.edge_state = position
 
     def _drop_skipped(self, sequence: Sequence, num_granted_tokens: int) -> None:
-        """Replace blocks that are needed no more by nulls, from the last one back to the null before them.
+        """Drop what the sequence needs no more.
 
         Where blocks are published on commit, tokens that are not committed may still be written by a
         worker: what these look at stays.
         """
+        if not self._dropping:
+            return
         num_tokens = num_granted_tokens
         if not self._publishes_on_allocate:
             num_tokens = min(num_tokens, sequence.num_committed_tokens)
-        for kind, table in zip(self._kinds, sequence.tables, strict=True):
-            block_ids = table.block_ids
-            position = min(kind.num_skipped_blocks(num_tokens), len(block_ids)) - 1
-            dropped = []
-            while position >= 0 and block_ids[position] != NULL_BLOCK:
-                dropped.append(block_ids[position])
-                block_ids[position] = NULL_BLOCK
-                position -= 1
-            if dropped:
-                self._store.release(dropped)
+        progress = Progress(num_tokens, sequence.num_prompt_tokens)
+        for group, kind, store in self._dropping:
+            for dropped in kind.drop(sequence.tables[group], progress):
+                store.release(dropped)
 
 
-def _table_of_hit(cached: list[BlockId], num_skipped: int) -> BlockTable:
-    """A table that begins with a null for each skipped block; of a hit, nothing is left to publish."""
-    block_ids = [NULL_BLOCK] * num_skipped + cached[num_skipped:]
-    return BlockTable(block_ids, num_published=len(block_ids))
+def _copy_of(block: BlockId, store: BlockStore, copies: Copies) -> BlockId:
+    """A new block that gets the content of ``block``, held once for a table and once for ``copies``."""
+    (copy,) = store.take(1)
+    store.touch((copy,))
+    copies.append((block, copy))
+    return copy
+
+
+def _keep_edge(table: BlockTable, store: BlockStore, copies: Copies, lease_id: LeaseId) -> None:
+    """Let a state that others may find move to a block of its own, before the running one overwrites it."""
+    assert table.edge_state is not None
+    running = table.block_ids[table.edge_state]
+    table.edge_state = None
+    (kept,) = store.take(1)
+    store.touch((running,))
+    copies.append((running, kept))
+    store.move_hashes(running, kept)
+    del store.running_states[running]
+    store.states_to_copy[kept] = lease_id
+    store.unripe.add(kept)

@@ -2,16 +2,20 @@
 
     free + held + null = total
 
-A block's reference count is the number of table entries and raw holders that name it; it is in the free
-queue exactly if that is zero; and the prefix index holds exactly the blocks that carry a hash.
+A block's reference count is the number of table entries, raw holders and ends of copies that name it; it is
+in the free queue exactly if that is zero; and the prefix index holds exactly the blocks that carry a hash.
+Where groups lie in host memory, all this holds for the host's blocks by themselves.
 """
 
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blockyard.core.block_store import BlockStore
 from blockyard.core.hash_chain import coarser_view
 from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId
+from blockyard.core.lease import Lease
 from blockyard.core.sequence import BlockTable, Sequence
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """``ok`` if there are no ``problems``, of which the first hundred are named."""
+    """``ok`` if there are no ``problems``, of which the first hundred are named. Counts are the device's."""
 
     epoch: int
     ok: bool
@@ -46,19 +50,11 @@ class Audit:
 
 def audit(pool: "Pool") -> Audit:
     """Recount ``pool``. Changes nothing."""
-    holders, counts = _recount(pool)
-    num_held = len(counts) - counts.count(0)
-    num_free, free_problems = _walk_free_queue(pool, counts)
-    problems = [
-        *free_problems,
-        *_sequence_problems(pool),
-        *_count_problems(pool, counts),
-        *_index_problems(pool),
-    ]
-    if num_free + num_held + 1 != pool.config.num_blocks:
-        problems.append(
-            f"{num_free} free, {num_held} held and 1 null are not {pool.config.num_blocks} blocks"
-        )
+    problems = _sequence_problems(pool)
+    num_free, num_held, device_problems = _audit_store(pool, pool.store)
+    problems += device_problems
+    for store in pool.stores[1:]:
+        problems += [f"host: {problem}" for problem in _audit_store(pool, store)[2]]
     return Audit(
         epoch=pool.epoch,
         ok=not problems,
@@ -66,42 +62,50 @@ def audit(pool: "Pool") -> Audit:
         num_free_blocks=num_free,
         num_held_blocks=num_held,
         num_null_blocks=1,
-        holders=holders,
+        holders=[_holder(pool, lease) for lease in pool.leases.values()],
         problems=problems[:_MAX_PROBLEMS],
     )
 
 
-def _recount(pool: "Pool") -> tuple[list[Holder], "array[int]"]:
-    """Every lease's share, and per block how many table entries and raw holders name it."""
-    counts = array("i", bytes(4 * pool.config.num_blocks))
-    holders = []
+def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
+    """The free and the held blocks of ``store``, and what is wrong with it."""
+    num_blocks = len(store.reference_counts)
+    counts = array("i", bytes(4 * num_blocks))
     for lease in pool.leases.values():
-        own: set[BlockId] = set()
-        tables = [table.block_ids for sequence in lease.sequences.values() for table in sequence.tables]
-        for table in (*tables, lease.raw_blocks):
-            own.update(table)
-            for block in table:
-                counts[block] += 1
-        own.discard(NULL_BLOCK)
-        holders.append(
-            Holder(
-                lease_id=lease.lease_id,
-                holder=lease.holder,
-                num_sequences=len(lease.sequences),
-                num_blocks=len(own),
-            )
-        )
+        for block in _named_blocks(pool, lease, store):
+            counts[block] += 1
     counts[NULL_BLOCK] = 0
-    return holders, counts
+    num_held = num_blocks - counts.count(0)
+    problems = store.queue.problems()
+    num_free = 0 if problems else len(store.queue)
+    if not problems:
+        problems += [f"block {block} is both free and held" for block in store.queue if counts[block]]
+    problems += [*_count_problems(store, counts), *_index_problems(store)]
+    if num_free + num_held + 1 != num_blocks:
+        problems.append(f"{num_free} free, {num_held} held and 1 null are not {num_blocks} blocks")
+    return num_free, num_held, problems
 
 
-def _walk_free_queue(pool: "Pool", counts: "array[int]") -> tuple[int, list[str]]:
-    """How many blocks are free, and those among them that somebody holds."""
-    queue = pool.store.queue
-    problems = queue.problems()
-    if problems:
-        return 0, problems
-    return len(queue), [f"block {block} is both free and held" for block in queue if counts[block]]
+def _named_blocks(pool: "Pool", lease: Lease, store: BlockStore) -> Iterator[BlockId]:
+    """Each block of ``store`` that ``lease`` holds, as often as it does; nulls among them."""
+    is_host = store is not pool.store
+    groups = [g for g, group in enumerate(pool.config.groups) if group.is_host_resident is is_host]
+    for sequence in lease.sequences.values():
+        for group in groups:
+            yield from sequence.tables[group].block_ids
+    if not is_host:
+        yield from lease.raw_blocks
+        for copy in lease.copies:
+            yield from copy
+
+
+def _holder(pool: "Pool", lease: Lease) -> Holder:
+    return Holder(
+        lease_id=lease.lease_id,
+        holder=lease.holder,
+        num_sequences=len(lease.sequences),
+        num_blocks=len({*_named_blocks(pool, lease, pool.store)} - {NULL_BLOCK}),
+    )
 
 
 def _sequence_problems(pool: "Pool") -> list[str]:
@@ -130,19 +134,25 @@ def _sequence_problems(pool: "Pool") -> list[str]:
 
 
 def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table: BlockTable) -> bool:
-    """Whether the published blocks of ``table`` carry the hashes of the sequence's tokens, as far as told."""
-    factor = pool.config.groups[group].block_size // pool.config.hash_block_size
-    told = coarser_view(sequence.block_hashes, factor)
+    """Whether the published blocks of ``table`` carry the hashes of the sequence's tokens, as far as told.
+
+    A block may carry none: where not all are kept, or where a state was not written when its block ended.
+    """
+    if not table.num_published:
+        return True
+    config = pool.config
+    hashes = pool.stores[config.groups[group].is_host_resident].hashes
+    told = coarser_view(sequence.block_hashes, config.groups[group].block_size // config.hash_block_size)
     published = table.block_ids[: table.num_published]
     return all(
-        block == NULL_BLOCK or pool.store.hashes[block] == block_hash
+        block == NULL_BLOCK or hashes[block] in (block_hash, None)
         for block, block_hash in zip(published, told, strict=False)
     )
 
 
-def _count_problems(pool: "Pool", counts: "array[int]") -> list[str]:
+def _count_problems(store: BlockStore, counts: "array[int]") -> list[str]:
     """Reference counts that differ from what the tables say."""
-    kept = pool.store.reference_counts
+    kept = store.reference_counts
     if counts == kept:
         return []
     return [
@@ -152,10 +162,9 @@ def _count_problems(pool: "Pool", counts: "array[int]") -> list[str]:
     ]
 
 
-def _index_problems(pool: "Pool") -> list[str]:
+def _index_problems(store: BlockStore) -> Iterable[str]:
     """Index entries whose block carries another hash or group, and hashes that the index does not know."""
     problems = []
-    store = pool.store
     num_indexed = 0
     for group in range(store.index.num_groups):
         for block_hash, entry in store.index.table(group).items():
@@ -164,13 +173,20 @@ def _index_problems(pool: "Pool") -> list[str]:
             problems += [
                 f"block {block} is indexed in group {group} under a hash that it does not carry"
                 for block in blocks
-                if store.hashes[block] != block_hash or store.groups[block] != group
+                if (store.hashes[block] != block_hash and block_hash not in store.hashes_of(block))
+                or store.groups[block] != group
             ]
     num_cached = len(store.hashes) - store.hashes.count(None)
-    if not num_indexed == num_cached == store.num_cached_blocks:
+    num_hashes = num_cached + sum(map(len, store.further_hashes.values()))
+    if num_indexed != num_hashes or num_cached != store.num_cached_blocks:
         problems.append(
-            f"{num_cached} blocks carry a hash, {num_indexed} are indexed, {store.num_cached_blocks} counted"
+            f"{num_cached} blocks carry {num_hashes} hashes, {num_indexed} are indexed, "
+            f"{store.num_cached_blocks} blocks are counted"
         )
+    if any(store.hashes[block] is None for block in (*store.unfilled, *store.further_hashes)):
+        problems.append("a block without a hash is known by parts of it")
+    if any(not store.reference_counts[block] for block in (*store.running_states, *store.states_to_copy)):
+        problems.append("a state that is being overwritten or copied is held by nobody")
     if store.hashes[NULL_BLOCK] is not None:
         problems.append("the null block carries a hash")
     return problems

@@ -3,16 +3,20 @@
 Metadata lies in parallel arrays indexed by block id. Invariants: a block is in the free queue exactly when
 its count is zero and it is not the null block; a block's hash stands in the prefix index exactly as long as
 the block carries it.
+
+Most blocks carry one hash, that of all their tokens. Where hits may end inside blocks, a block may be found
+by that of a part of its tokens: before it is full, or beside the hash of all. It loses all of them together.
 """
 
 import sys
 from array import array
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
-from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.statistics import Counters
 
@@ -22,21 +26,32 @@ class BlockStore:
 
     Attributes:
         reference_counts: Per block, how many tables and raw holders name it.
-        hashes: Per block, the hash of its content once published.
+        hashes: Per block, the hash of its content once published: of the part that was published first.
         groups: Per block, the group it was published for; meaningless without a hash.
         queue: The free blocks.
         index: The blocks that carry a hash.
         num_cached_blocks: How many these are.
+        unfilled: Blocks whose hash is that of a part of them only.
+        further_hashes: Those that a block carries beside its first, in the order of their publishing.
+        unripe: Blocks whose state is written in the step that is being done.
+        running_states: Published states that the sequence will overwrite, and the lease that alone may go on
+            from them until they are kept elsewhere.
+        states_to_copy: Blocks that such states move to, and likewise the lease whose workers copy them.
     """
 
     __slots__ = (
         "_counters",
+        "further_hashes",
         "groups",
         "hashes",
         "index",
         "num_cached_blocks",
         "queue",
         "reference_counts",
+        "running_states",
+        "states_to_copy",
+        "unfilled",
+        "unripe",
     )
 
     def __init__(self, num_blocks: int, num_groups: int, counters: Counters) -> None:
@@ -47,6 +62,11 @@ class BlockStore:
         self.queue = FreeQueue(num_blocks)
         self.index = PrefixIndex(num_groups)
         self.num_cached_blocks = 0
+        self.unfilled: set[BlockId] = set()
+        self.further_hashes: dict[BlockId, list[BlockHash]] = {}
+        self.unripe: set[BlockId] = set()
+        self.running_states: dict[BlockId, LeaseId] = {}
+        self.states_to_copy: dict[BlockId, LeaseId] = {}
 
     @property
     def num_free_blocks(self) -> int:
@@ -54,9 +74,14 @@ class BlockStore:
         return len(self.queue)
 
     @property
+    def num_usable_blocks(self) -> int:
+        """All but the null block."""
+        return len(self.hashes) - 1
+
+    @property
     def num_held_blocks(self) -> int:
         """Blocks that somebody holds; the null block is neither free nor held."""
-        return len(self.hashes) - 1 - len(self.queue)
+        return self.num_usable_blocks - len(self.queue)
 
     def take(self, num_blocks: int) -> list[BlockId]:
         """Hand out the blocks at the head of the free queue; what they cached is forgotten.
@@ -71,6 +96,11 @@ class BlockStore:
                 self._forget(block)
                 self._counters.num_evicted_blocks += 1
         return blocks
+
+    def num_untouched(self, blocks: Iterable[BlockId]) -> int:
+        """Those of ``blocks`` that nobody holds; nulls are none."""
+        counts = self.reference_counts
+        return sum(1 for block in blocks if counts[block] == 0 and block != NULL_BLOCK)
 
     def touch(self, blocks: Iterable[BlockId]) -> None:
         """Hold ``blocks`` once more; those in the free queue leave it. Nulls are passed over."""
@@ -107,17 +137,56 @@ class BlockStore:
         return len(empty) + len(cached)
 
     def publish(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
-        """Make a held ``block``, which carries no hash, a hit for ``block_hash``."""
+        """Make a held, full ``block`` a hit for ``block_hash``, and no more for parts of it."""
+        if block in self.unfilled:
+            self._forget(block)
         assert self.hashes[block] is None, f"block {block} carries a hash already"
-        self.hashes[block] = block_hash
-        self.groups[block] = group
-        self.index.add(group, block_hash, block)
-        self.num_cached_blocks += 1
+        self._add(block, group, block_hash)
+
+    def publish_part(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
+        """Make a held ``block`` a hit for ``block_hash``, that of a part of its tokens, as well."""
+        if self.hashes[block] is None:
+            self._add(block, group, block_hash)
+            self.unfilled.add(block)
+        else:
+            self.further_hashes.setdefault(block, []).append(block_hash)
+            self.index.add(group, block_hash, block)
+
+    def move_hashes(self, source: BlockId, destination: BlockId) -> None:
+        """Let ``destination``, which carries none, be found in place of ``source``, whose content it gets."""
+        group, is_unfilled = self.groups[source], source in self.unfilled
+        block_hashes = self.hashes_of(source)
+        self._forget(source)
+        first, *further = block_hashes
+        self._add(destination, group, first)
+        if is_unfilled:
+            self.unfilled.add(destination)
+        for block_hash in further:
+            self.publish_part(destination, group, block_hash)
+
+    def hashes_of(self, block: BlockId) -> list[BlockHash]:
+        """All hashes that ``block`` carries."""
+        first = self.hashes[block]
+        return [] if first is None else [first, *self.further_hashes.get(block, ())]
+
+    def withheld_from(self, lease_id: LeaseId | None) -> AbstractSet[BlockId]:
+        """Blocks with a hash that are no hit for a sequence of this lease; None: for no particular one's."""
+        if lease_id is None or not (self.running_states or self.states_to_copy):
+            return self.unripe
+        owners = self.running_states | self.states_to_copy
+        return self.unripe | {block for block, owner in owners.items() if owner != lease_id}
+
+    def note_copied(self, block: BlockId, *, is_copied: bool) -> None:
+        """Let every lease go on from ``block``, if a state was to be copied there; or none, if it was not."""
+        if self.states_to_copy.pop(block, None) is not None and not is_copied:
+            self._forget(block)
 
     def forget_all(self) -> None:
         """Forget every hash. The free queue keeps its order."""
         self.index.clear()
         self.hashes = [None] * len(self.hashes)
+        self.unfilled.clear()
+        self.further_hashes.clear()
         self.num_cached_blocks = 0
 
     def to_state(self) -> dict[str, Any]:
@@ -128,6 +197,10 @@ class BlockStore:
             "reference_counts": self.reference_counts.tobytes(),
             "groups": self.groups.tobytes(),
             "hashes": list(self.hashes),
+            "unfilled": sorted(self.unfilled),
+            "running_states": [list(each) for each in sorted(self.running_states.items())],
+            "states_to_copy": [list(each) for each in sorted(self.states_to_copy.items())],
+            "further_hashes": [[block, list(these)] for block, these in sorted(self.further_hashes.items())],
             "queue": self.queue.to_state(),
             "shared_hashes": self.index.shared(),
         }
@@ -148,19 +221,40 @@ class BlockStore:
         store.groups = array("H", state["groups"])
         store.hashes = list(state["hashes"])
         store.queue = FreeQueue.from_state(state["queue"])
+        store.unfilled = set(state["unfilled"])
+        store.running_states = dict(state["running_states"])
+        store.states_to_copy = dict(state["states_to_copy"])
+        store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
         # Blocks that share a hash go first, in the order in which the index would return them.
-        shared = [block for blocks in state["shared_hashes"] for block in blocks]
+        shared = {
+            (group, block_hash, block): None
+            for group, block_hash, blocks in state["shared_hashes"]
+            for block in blocks
+        }
         cached = [block for block, block_hash in enumerate(store.hashes) if block_hash is not None]
-        for block in dict.fromkeys(shared + cached):
-            block_hash = store.hashes[block]
-            assert block_hash is not None
-            store.index.add(store.groups[block], block_hash, block)
+        own = {
+            (store.groups[block], block_hash, block): None
+            for block in cached
+            for block_hash in store.hashes_of(block)
+        }
+        for group, block_hash, block in shared | own:
+            store.index.add(group, block_hash, block)
         store.num_cached_blocks = len(cached)
         return store
 
+    def _add(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
+        self.hashes[block] = block_hash
+        self.groups[block] = group
+        self.index.add(group, block_hash, block)
+        self.num_cached_blocks += 1
+
     def _forget(self, block: BlockId) -> None:
-        block_hash = self.hashes[block]
-        assert block_hash is not None
-        self.index.remove(self.groups[block], block_hash, block)
+        group, first = self.groups[block], self.hashes[block]
+        assert first is not None, f"block {block} carries no hash"
+        self.index.remove(group, first, block)
         self.hashes[block] = None
         self.num_cached_blocks -= 1
+        if self.unfilled or self.further_hashes:
+            self.unfilled.discard(block)
+            for block_hash in self.further_hashes.pop(block, ()):
+                self.index.remove(group, block_hash, block)

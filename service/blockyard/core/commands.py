@@ -61,23 +61,30 @@ class Admission:
         sequence_id: The caller's name for the sequence.
         num_tokens: Tokens that the sequence has, prompt and output, in all.
         max_new_tokens: At most so many of them are given slots now; None for all.
+        end_at_state: Give slots to fewer of them where they then end at a recurrent state that others can
+            find: see `blockyard.core.chunk_ends`. Not where guesses are among the tokens.
         num_lookahead_tokens: Slots beyond, for speculated tokens. Never published.
         block_hashes: Hashes not sent before, at the pool's hash block size.
         token_ids: Instead of hashes: the tokens not sent before. The pool hashes them.
         extras: What else the tokens' KV depends on. Given with the first tokens.
         full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
         skip_prefix_cache: Do not look for a cached prefix.
+        num_prompt_tokens: Of a new sequence: tokens of its prompt; None for all that it has.
+        num_encoder_tokens: Of a new sequence: tokens of its encoder's input.
     """
 
     sequence_id: SequenceId
     num_tokens: int
     max_new_tokens: int | None = None
+    end_at_state: bool = False
     num_lookahead_tokens: int = 0
     block_hashes: Sequence[BlockHash] = ()
     token_ids: Sequence[int] = ()
     extras: Extras | None = None
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
+    num_prompt_tokens: int | None = None
+    num_encoder_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,12 +41,26 @@ class GroupConfig:
         block_size: Tokens a block.
         sliding_window: Tokens that a token of a sliding-window layer sees, itself included.
         attention_chunk_size: Tokens a chunk of chunked local attention.
+        rswa_window: Generated tokens that a token of a reference-window layer sees.
+        extra_retained_tokens: Tokens kept behind a sliding window, which a hit does not need.
+        mamba_cache_mode: Which states of a recurrent layer are kept: ``none`` or ``align``.
+        num_speculative_blocks: Further states of a recurrent layer, for speculated tokens.
+        num_blocks_per_request: Blocks of a hot buffer.
+        is_draft: Whether a draft model's layers are among them.
+        is_host_resident: Whether its blocks are the host's.
     """
 
     kind: str
     block_size: int
     sliding_window: int | None = None
     attention_chunk_size: int | None = None
+    rswa_window: int | None = None
+    extra_retained_tokens: int = 0
+    mamba_cache_mode: str | None = None
+    num_speculative_blocks: int = 0
+    num_blocks_per_request: int | None = None
+    is_draft: bool = False
+    is_host_resident: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +69,8 @@ class PoolConfig:
 
     Attributes:
         num_blocks: Blocks, the null block included.
-        groups: At least one.
+        num_host_blocks: The same of the host's, for groups whose blocks lie there; None where none does.
+        groups: Of a model that keeps nothing, none.
         scheduler_block_size: Tokens; hits and publishing are aligned to it when there are several groups.
         hash_block_size: Tokens a block hash stands for.
         max_model_len: No sequence gets slots for more tokens; None for no bound.
@@ -63,12 +78,15 @@ class PoolConfig:
             windowed group can need at a time.
         hash_seed: Secret seed of the hash algorithms that need one, for calls that send token ids.
         watermark_blocks: Blocks that admitting a new sequence leaves free.
+        prefix_cache_retention_interval: Tokens from one place to the next at which sliding-window groups keep
+            what a hit needs, beside the prompt's end; 0 for that alone, None for every block.
     """
 
     num_blocks: int
     groups: tuple[GroupConfig, ...]
     scheduler_block_size: int
     hash_block_size: int
+    num_host_blocks: int | None = None
     max_model_len: int | None = None
     max_in_flight_tokens: int = 8192
     enable_prefix_caching: bool = True
@@ -78,6 +96,7 @@ class PoolConfig:
     publish: Publish = Publish.ON_COMMIT
     eviction: Eviction = Eviction.LRU
     watermark_blocks: int = 0
+    prefix_cache_retention_interval: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit each other.
@@ -86,9 +105,19 @@ class PoolConfig:
             InvalidRequest: Names the field at fault.
         """
         sizes = [group.block_size for group in self.groups]
-        _require(0 < len(sizes) <= MAX_GROUPS, "groups", f"give 1 to {MAX_GROUPS} of them")
-        _require(min(sizes) >= 1, "groups.block_size", "must be at least 1")
+        _require(len(sizes) <= MAX_GROUPS, "groups", f"give at most {MAX_GROUPS} of them")
+        _require(min(sizes, default=1) >= 1, "groups.block_size", "must be at least 1")
         _require(1 <= self.num_blocks <= MAX_BLOCKS, "num_blocks", f"must be 1 to {MAX_BLOCKS}")
+        _require(
+            (self.num_host_blocks is not None) == any(group.is_host_resident for group in self.groups),
+            "num_host_blocks",
+            "goes with groups that are host resident",
+        )
+        _require(
+            1 <= (1 if self.num_host_blocks is None else self.num_host_blocks) <= MAX_BLOCKS,
+            "num_host_blocks",
+            f"must be 1 to {MAX_BLOCKS}",
+        )
         for name, size in (
             ("scheduler_block_size", self.scheduler_block_size),
             ("hash_block_size", self.hash_block_size),
@@ -102,14 +131,15 @@ class PoolConfig:
             f"must be a multiple of every group's block size, {sizes}",
         )
         _require(
-            not any(size % self.hash_block_size for size in sizes),
-            "hash_block_size",
-            f"must divide every group's block size, {sizes}",
-        )
-        _require(
             0 <= self.watermark_blocks < self.num_blocks,
             "watermark_blocks",
             "must be at least 0, and below num_blocks",
+        )
+        interval = self.prefix_cache_retention_interval
+        _require(
+            interval is None or (interval >= 0 and interval % self.scheduler_block_size == 0),
+            "prefix_cache_retention_interval",
+            f"must be 0, or a multiple of the scheduler block size, {self.scheduler_block_size}",
         )
         if self.hash_seed is not None or self.hash_algorithm.default_seed is not None:
             self.hasher()

@@ -110,18 +110,29 @@ class SequenceExistsElsewhere(BlockyardError):
 
 
 class InsufficientBlocks(BlockyardError):
-    """Too few blocks are free. Figures: ``num_required_blocks``, ``num_free_blocks``."""
+    """Too few blocks are free.
+
+    Figures: ``num_required_blocks``, ``num_free_blocks``, and ``num_usable_blocks``, of which all could be.
+    """
 
     code = "insufficient_blocks"
     title = "Too few blocks are free"
 
     @classmethod
-    def of(cls, num_required_blocks: int, num_free_blocks: int) -> "InsufficientBlocks":
-        """``num_required_blocks`` were asked of ``num_free_blocks``."""
+    def of(
+        cls, num_required_blocks: int, num_free_blocks: int, num_usable_blocks: int
+    ) -> "InsufficientBlocks":
+        """``num_required_blocks`` were asked; at most ``num_usable_blocks`` ever are free."""
+        advice = "free or preempt sequences, then try again"
+        if num_required_blocks > num_usable_blocks:
+            advice = f"there never are more than {num_usable_blocks}: ask for fewer tokens at a time"
         return cls(
-            f"{num_required_blocks} blocks are needed and {num_free_blocks} are free: "
-            "free or preempt sequences, then try again; a pool never has more than all its blocks free",
-            {"num_required_blocks": num_required_blocks, "num_free_blocks": num_free_blocks},
+            f"{num_required_blocks} blocks are needed and {num_free_blocks} are free: {advice}",
+            {
+                "num_required_blocks": num_required_blocks,
+                "num_free_blocks": num_free_blocks,
+                "num_usable_blocks": num_usable_blocks,
+            },
         )
 
 

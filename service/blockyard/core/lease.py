@@ -23,6 +23,7 @@ class Lease:
         raw_blocks: Blocks held without a sequence, in the order in which they were given.
         replies: Outcomes of its calls by idempotency key.
         last_step: The reply to its last step that had an id.
+        copies: Blocks that its workers were told to copy, from and to; both are held until its next call.
     """
 
     lease_id: LeaseId
@@ -33,6 +34,7 @@ class Lease:
     raw_blocks: dict[BlockId, None] = field(default_factory=dict)
     replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_LEASE_REPLIES))
     last_step: Stepped | None = None
+    copies: list[tuple[BlockId, BlockId]] = field(default_factory=list)
 
     def to_state(self) -> dict[str, Any]:
         """The lease as plain data, without its sequences."""
@@ -44,6 +46,7 @@ class Lease:
             "raw_blocks": list(self.raw_blocks),
             "replies": self.replies.to_state(),
             "last_step": encode_value(self.last_step),
+            "copies": [list(copy) for copy in self.copies],
         }
 
     @classmethod
@@ -57,4 +60,5 @@ class Lease:
             raw_blocks=dict.fromkeys(state["raw_blocks"]),
             replies=ReplyMemory.from_state(state["replies"], MAX_LEASE_REPLIES),
             last_step=decode_value(state["last_step"]),
+            copies=[(source, destination) for source, destination in state["copies"]],
         )

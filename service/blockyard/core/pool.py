@@ -4,7 +4,8 @@
 commands with the same times give the same state, bit for bit: so every command given to `apply` belongs in a
 journal, whatever came of it. A refused one has done nothing of what was asked. It has been seen, though: time
 has moved on, the live lease that it carries is renewed, its outcome is remembered under its idempotency key,
-refusals are counted, and an extension has dropped the blocks behind its window.
+refusals are counted; and where it was for want of blocks, copies that the lease was told of count as made,
+and an extension has dropped the blocks behind its window.
 """
 
 from collections.abc import Callable
@@ -58,10 +59,22 @@ class Pool:
         self.hits = HitWindow()
         self.replies = ReplyMemory(MAX_POOL_REPLIES)
         self.leases: dict[LeaseId, Lease] = {}
-        self.store = BlockStore(config.num_blocks, len(config.groups), self.counters)
-        self.sequences = Sequences(config, self.store, self.counters, self.hits)
+        sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
+        self.stores = [BlockStore(size, len(config.groups), self.counters) for size in sizes]
+        """The device's blocks and, where groups lie there, the host's."""
+        self.sequences = Sequences(config, self.stores, self.counters, self.hits)
         self.next_expiry_ms: int | None = None
         """A lower bound: no lease runs out before this time. None where there was none to run out."""
+
+    @property
+    def store(self) -> BlockStore:
+        """The device's blocks."""
+        return self.stores[0]
+
+    @property
+    def num_held_blocks(self) -> int:
+        """Blocks that somebody holds, the host's included."""
+        return sum(store.num_held_blocks for store in self.stores)
 
     def apply(self, command: ask.Command, now_ms: int) -> tell.Reply:
         """Do ``command`` at ``now_ms`` (ms since 1970; a time before the last one counts as the last one).
@@ -134,6 +147,8 @@ class Pool:
             num_free_blocks=num_free,
             num_held_blocks=num_held,
             num_cached_blocks=self.store.num_cached_blocks,
+            num_host_blocks=self.config.num_host_blocks,
+            num_free_host_blocks=None if len(self.stores) == 1 else self.stores[1].num_free_blocks,
             usage=num_held / max(num_free + num_held, 1),
             hit_rate=self.hits.hit_rate,
             num_sequences=len(self.sequences),
@@ -171,7 +186,11 @@ class Pool:
         lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
         self.check_epoch(command.epoch)
         handler = self._HANDLERS[type(command)]
-        return handler(self, command) if lease is None else handler(self, command, lease)
+        try:
+            return handler(self, command) if lease is None else handler(self, command, lease)
+        finally:
+            for store in self.stores:
+                store.unripe.clear()
 
     # Leases
 
@@ -230,11 +249,24 @@ class Pool:
 
     def _end(self, lease: Lease) -> tuple[int, int]:
         """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
+        num_blocks = self._release_copies(lease, are_made=False)
         sequences = list(lease.sequences.values())
-        num_blocks = sum(self.sequences.free(lease, sequence) for sequence in sequences)
+        num_blocks += sum(self.sequences.free(lease, sequence) for sequence in sequences)
         num_blocks += self.store.release(lease.raw_blocks)
         del self.leases[lease.lease_id]
         return len(sequences), num_blocks
+
+    def _release_copies(self, lease: Lease, *, are_made: bool = True) -> int:
+        """Its workers have made the copies that they were told of; returns how many blocks became free.
+
+        Where it is not known that they ``are_made``, what was to be copied is no hit for anybody.
+        """
+        copies, lease.copies = lease.copies, []
+        num_freed = 0
+        for copy in copies:
+            self.store.note_copied(copy[1], is_copied=are_made)
+            num_freed += sum(self.store.release((block,)) for block in copy)
+        return num_freed
 
     # Sequences
 
@@ -253,19 +285,25 @@ class Pool:
         if sequence is None:
             if command.num_computed_tokens is not None:
                 raise InvalidRequest.of("num_computed_tokens", "a new sequence has none: leave it out")
+            self.sequences.check_free_id(admission.sequence_id)
+            self._release_copies(lease)
             admitted = self.sequences.admit(lease, admission, content)
             handle, num_new_tokens, block_ids = admitted.sequence, admitted.num_new_tokens, admitted.block_ids
         else:
             self.sequences.check_extension(sequence, admission.num_tokens, command.num_computed_tokens)
+            self._release_copies(lease)
             admitted = None
             handle = sequence.handle
             num_new_tokens, block_ids = self.sequences.extend(
+                lease,
                 sequence,
                 num_tokens=admission.num_tokens,
                 num_computed_tokens=command.num_computed_tokens,
                 num_lookahead_tokens=admission.num_lookahead_tokens,
                 content=content,
-                max_new_tokens=admission.max_new_tokens,
+                max_new_tokens=self.sequences.num_new_tokens(
+                    sequence, admission, command.num_computed_tokens
+                ),
                 full_sequence_must_fit=admission.full_sequence_must_fit,
             )
         return tell.Allocated(
@@ -274,7 +312,7 @@ class Pool:
             num_cached_tokens=None if admitted is None else admitted.num_cached_tokens,
             num_new_tokens=num_new_tokens,
             block_ids=block_ids,
-            copies=[],
+            copies=[list(copy) for copy in lease.copies],
             num_free_blocks=self.store.num_free_blocks,
         )
 
@@ -284,6 +322,7 @@ class Pool:
         content = self.sequences.check_content(
             sequence, sequence.num_tokens, command.block_hashes, command.token_ids
         )
+        self._release_copies(lease)
         num_published = self.sequences.commit(sequence, command.num_computed_tokens, content)
         return tell.Committed(
             epoch=self.epoch,
@@ -292,7 +331,7 @@ class Pool:
         )
 
     def _free(self, command: ask.Free, lease: Lease) -> tell.Freed:
-        num_freed = 0
+        num_freed = self._release_copies(lease)
         unknown = []
         for sequence_id in command.sequence_ids:
             sequence = lease.sequences.get(sequence_id)
@@ -314,13 +353,15 @@ class Pool:
                 return last
             if command.step_id < last.step_id:
                 raise InvalidRequest.of("step_id", f"must rise: the lease's last step was {last.step_id}")
-        extend, admit = PlannedStep(command, lease, self.sequences).run()
+        planned = PlannedStep(command, lease, self.sequences)
+        self._release_copies(lease)
+        extend, admit = planned.run()
         self.counters.num_steps += 1
         reply = tell.Stepped(
             epoch=self.epoch,
             step_id=command.step_id,
             extend=extend,
-            copies=[],
+            copies=[list(copy) for copy in lease.copies],
             admit=admit,
             num_free_blocks=self.store.num_free_blocks,
         )
@@ -331,12 +372,13 @@ class Pool:
     # Raw blocks
 
     def _allocate_blocks(self, command: ask.AllocateBlocks, lease: Lease) -> tell.BlocksAllocated:
-        num_free = self.store.num_free_blocks
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
+        self._release_copies(lease)
+        num_free = self.store.num_free_blocks
         if command.num_blocks > num_free:
             self.counters.num_refused_allocations += 1
-            raise InsufficientBlocks.of(command.num_blocks, num_free)
+            raise InsufficientBlocks.of(command.num_blocks, num_free, self.store.num_usable_blocks)
         blocks = self.store.take(command.num_blocks)
         lease.raw_blocks.update(dict.fromkeys(blocks))
         return tell.BlocksAllocated(
@@ -358,6 +400,7 @@ class Pool:
         foreign = [block for block in blocks if block not in lease.raw_blocks]
         if foreign:
             raise NotOwner.of(foreign)
+        self._release_copies(lease)
         for block in blocks:
             del lease.raw_blocks[block]
         num_freed = self.store.release(blocks)
@@ -366,9 +409,10 @@ class Pool:
         )
 
     def _reset_prefix_cache(self, _: ask.ResetPrefixCache) -> tell.CacheReset:
-        ok = self.store.num_held_blocks == 0
+        ok = self.num_held_blocks == 0
         if ok:
-            self.store.forget_all()
+            for store in self.stores:
+                store.forget_all()
             self.hits.clear()
             self.counters.num_prefix_cache_resets += 1
         return tell.CacheReset(epoch=self.epoch, ok=ok)

@@ -73,11 +73,14 @@ class PrefixIndex:
         for table in self._tables:
             table.clear()
 
-    def shared(self) -> list[list[BlockId]]:
-        """The blocks of every hash key that has several, in the order of their registration.
+    def shared(self) -> list[tuple[GroupIndex, BlockHash, list[BlockId]]]:
+        """Every hash key that has several blocks, and these in the order of their registration.
 
-        The keys are ordered by their first block: by what they hold, not by how they came to hold it.
+        In order: by what the index holds, not by how it came to hold it.
         """
         return sorted(
-            list(entry) for table in self._tables for entry in table.values() if isinstance(entry, dict)
+            (group, block_hash, list(entry))
+            for group, table in enumerate(self._tables)
+            for block_hash, entry in table.items()
+            if isinstance(entry, dict)
         )

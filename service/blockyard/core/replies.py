@@ -104,6 +104,7 @@ class Refused:
     detail: str
     num_required_blocks: int | None = None
     num_free_blocks: int | None = None
+    num_usable_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

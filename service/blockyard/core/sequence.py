@@ -14,10 +14,25 @@ class BlockTable:
     Attributes:
         block_ids: The block at each position; null where it was dropped. It never gets shorter.
         num_published: Leading positions that need no publishing any more: hits, nulls, what was published.
+        is_edge_published: Whether the prompt's last hash boundary inside a block is a hit.
+        edge_state: Position of a state that is one, and that the running state is about to overwrite.
+        has_states: Whether states were given, beside one that was found.
+        last_state: Position of the state that the running one was copied from.
+        num_retired: Leading positions whose states were dropped.
     """
 
     block_ids: list[BlockId]
     num_published: int = 0
+    is_edge_published: bool = False
+    edge_state: int | None = None
+    has_states: bool = False
+    last_state: int | None = None
+    num_retired: int = 0
+
+    def to_state(self) -> dict[str, Any]:
+        """The table as plain data."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {**state, "block_ids": list(self.block_ids)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +44,8 @@ class Sequence:
     Attributes:
         tables: One a group.
         num_tokens: Tokens that it had when its scheduler last spoke of it.
+        num_prompt_tokens: Of these, its prompt's.
+        num_encoder_tokens: Of its encoder's input; 0 for a model without an encoder.
         num_granted_tokens: Tokens that are cached or were given slots, less those that were taken back.
         num_committed_tokens: Tokens whose KV is known to be written.
         block_hashes: One a hash block, from the beginning, as far as they were sent.
@@ -39,6 +56,8 @@ class Sequence:
     handle: SequenceHandle
     lease_id: LeaseId
     num_tokens: int
+    num_prompt_tokens: int
+    num_encoder_tokens: int
     block_hashes: list[BlockHash]
     chain: HashChain | None
     tables: list[BlockTable] = field(default_factory=list)
@@ -57,10 +76,11 @@ class Sequence:
             "handle": self.handle,
             "lease_id": self.lease_id,
             "num_tokens": self.num_tokens,
+            "num_prompt_tokens": self.num_prompt_tokens,
+            "num_encoder_tokens": self.num_encoder_tokens,
             "block_hashes": list(self.block_hashes),
             "chain": None if self.chain is None else self.chain.to_state(),
-            "block_ids": self.block_ids,
-            "num_published": [table.num_published for table in self.tables],
+            "tables": [table.to_state() for table in self.tables],
             "num_granted_tokens": self.num_granted_tokens,
             "num_committed_tokens": self.num_committed_tokens,
         }
@@ -72,9 +92,8 @@ class Sequence:
         ``hasher`` is the pool's; None where the pool cannot hash, and no sequence has a chain.
         """
         rest = dict(state)
-        block_ids, num_published = rest.pop("block_ids"), rest.pop("num_published")
         rest["tables"] = [
-            BlockTable(list(ids), published) for ids, published in zip(block_ids, num_published, strict=True)
+            BlockTable(**{**table, "block_ids": list(table["block_ids"])}) for table in state["tables"]
         ]
         rest["block_hashes"] = list(state["block_hashes"])
         if state["chain"] is not None:

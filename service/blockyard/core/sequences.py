@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from blockyard.core.allocator import Allocator
 from blockyard.core.block_store import BlockStore
+from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
@@ -35,14 +36,22 @@ class Sequences:
 
     Args:
         config: The pool's configuration.
-        store: Its blocks.
+        stores: Its blocks, see `Allocator`.
         counters: Counted up by this object's methods.
         hits: Likewise.
     """
 
-    def __init__(self, config: PoolConfig, store: BlockStore, counters: Counters, hits: HitWindow) -> None:
+    def __init__(
+        self, config: PoolConfig, stores: abc.Sequence[BlockStore], counters: Counters, hits: HitWindow
+    ) -> None:
         self._config = config
-        self._allocator = Allocator(config, store)
+        self._allocator = Allocator(config, stores)
+        self._chunk_ends = ChunkEnds.of(
+            config.groups,
+            scheduler_block_size=config.scheduler_block_size,
+            hash_block_size=config.hash_block_size,
+            enable_prefix_caching=config.enable_prefix_caching,
+        )
         self._counters = counters
         self._hits = hits
         self._by_id: dict[SequenceId, Sequence] = {}
@@ -130,9 +139,24 @@ class Sequences:
             raise InvalidRequest.of("max_new_tokens", "must be at least 1, or left out")
         if admission.num_lookahead_tokens < 0:
             raise InvalidRequest.of("num_lookahead_tokens", "must be at least 0")
+        if admission.num_prompt_tokens is not None and admission.num_prompt_tokens < 1:
+            raise InvalidRequest.of("num_prompt_tokens", "must be at least 1, or left out")
+        if admission.num_encoder_tokens < 0:
+            raise InvalidRequest.of("num_encoder_tokens", "must be at least 0")
         return self.check_content(
             known, admission.num_tokens, admission.block_hashes, admission.token_ids, admission.extras
         )
+
+    def check_free_id(self, sequence_id: SequenceId) -> None:
+        """Refuse an id that no new sequence may have.
+
+        Raises:
+            SequenceExistsElsewhere: A lease has a sequence of this id.
+        """
+        if sequence_id in self._by_id:
+            raise SequenceExistsElsewhere(
+                f"sequence {sequence_id!r} is another lease's: free it there, or use another id"
+            )
 
     def admit(self, lease: Lease, admission: Admission, content: Content) -> Admitted:
         """Begin a sequence that ``lease`` does not hold, after `check_admission`.
@@ -141,30 +165,29 @@ class Sequences:
             SequenceExistsElsewhere: Another lease holds its id.
             InsufficientBlocks: Nothing was given; the sequence does not exist.
         """
-        if admission.sequence_id in self._by_id:
-            raise SequenceExistsElsewhere(
-                f"sequence {admission.sequence_id!r} is another lease's: free it there, or use another id"
-            )
+        self.check_free_id(admission.sequence_id)
         num_tokens = admission.num_tokens
         if admission.skip_prefix_cache:
             hit = self._allocator.no_hit()
         else:
-            hit = self._allocator.find(num_tokens, content.block_hashes)
+            hit = self._allocator.find(num_tokens, content.block_hashes, lease.lease_id)
+        num_prompt_tokens = admission.num_prompt_tokens
         sequence = Sequence(
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self.next_handle),
             lease_id=lease.lease_id,
             num_tokens=num_tokens,
+            num_prompt_tokens=num_tokens if num_prompt_tokens is None else num_prompt_tokens,
+            num_encoder_tokens=admission.num_encoder_tokens,
             block_hashes=list(content.block_hashes),
             chain=content.chain,
         )
-        num_new = num_tokens - hit.num_tokens
-        if admission.max_new_tokens is not None:
-            num_new = min(num_new, admission.max_new_tokens)
+        num_new = self.num_new_tokens(sequence, admission, hit.num_tokens)
         try:
             self._allocator.admit(
                 sequence,
                 hit,
+                lease.copies,
                 num_new_tokens=num_new,
                 num_lookahead_tokens=admission.num_lookahead_tokens,
                 must_fit_tokens=num_tokens if admission.full_sequence_must_fit else 0,
@@ -187,6 +210,24 @@ class Sequences:
             num_new_tokens=num_new,
             block_ids=sequence.block_ids,
         )
+
+    def num_new_tokens(
+        self, sequence: Sequence, admission: Admission, num_computed_tokens: int | None
+    ) -> int:
+        """How many tokens ``admission`` wants slots for.
+
+        Args:
+            sequence: The sequence, new or to be extended.
+            admission: What is asked for.
+            num_computed_tokens: Tokens before them; None for all that have slots.
+        """
+        begin = sequence.num_granted_tokens if num_computed_tokens is None else num_computed_tokens
+        end = num_tokens = admission.num_tokens
+        if admission.max_new_tokens is not None:
+            end = min(end, begin + admission.max_new_tokens)
+        if admission.end_at_state and self._chunk_ends is not None:
+            end = self._chunk_ends.end_of_chunk(begin, end, sequence.num_prompt_tokens, num_tokens)
+        return end - begin
 
     def check_extension(
         self,
@@ -232,6 +273,7 @@ class Sequences:
 
     def extend(
         self,
+        lease: Lease,
         sequence: Sequence,
         *,
         num_tokens: int,
@@ -241,7 +283,7 @@ class Sequences:
         max_new_tokens: int | None = None,
         full_sequence_must_fit: bool = False,
     ) -> tuple[int, list[list[BlockId]]]:
-        """Give a sequence slots for more tokens, after `check_extension`.
+        """Give a sequence of ``lease`` slots for more tokens, after `check_extension`.
 
         Returns:
             The number of tokens that were given slots, and per group the blocks appended.
@@ -258,6 +300,7 @@ class Sequences:
         try:
             appended = self._allocator.extend(
                 sequence,
+                lease.copies,
                 num_granted_tokens=num_computed_tokens,
                 num_new_tokens=num_new,
                 num_lookahead_tokens=num_lookahead_tokens,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Pool")
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 
 
 def take_snapshot(pool: "Pool") -> dict[str, Any]:
@@ -31,7 +31,7 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "epoch": pool.epoch,
         "now_ms": pool.now_ms,
         "next_handle": pool.sequences.next_handle,
-        "store": pool.store.to_state(),
+        "stores": [store.to_state() for store in pool.stores],
         "leases": [lease.to_state() for lease in pool.leases.values()],
         "sequences": [
             sequence.to_state() for lease in pool.leases.values() for sequence in lease.sequences.values()
@@ -59,8 +59,8 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
-    pool.store = BlockStore.from_state(state["store"], pool.counters)
-    pool.sequences = Sequences(config, pool.store, pool.counters, pool.hits)
+    pool.stores = [BlockStore.from_state(store, pool.counters) for store in state["stores"]]
+    pool.sequences = Sequences(config, pool.stores, pool.counters, pool.hits)
     pool.sequences.next_handle = state["next_handle"]
     leases = [Lease.from_state(lease) for lease in state["leases"]]
     pool.leases = {lease.lease_id: lease for lease in leases}

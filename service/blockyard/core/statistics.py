@@ -81,6 +81,8 @@ class Statistics:
         num_free_blocks: In the free queue, with or without content.
         num_held_blocks: Held by at least one sequence or lease.
         num_cached_blocks: With published content, held or free.
+        num_host_blocks: Blocks in host memory, their null block included; None where no group lies there.
+        num_free_host_blocks: Of these, those in the free queue.
         usage: Share of the blocks that are held, 0 to 1; the null block does not count.
         hit_rate: See `HitWindow.hit_rate`.
         counters: See `Counters`.
@@ -91,6 +93,8 @@ class Statistics:
     num_free_blocks: int
     num_held_blocks: int
     num_cached_blocks: int
+    num_host_blocks: int | None
+    num_free_host_blocks: int | None
     usage: float
     hit_rate: float | None
     num_sequences: int

@@ -45,7 +45,7 @@ class PlannedStep:
         self._admissions = self._check_admissions()
 
     def run(self) -> tuple[StepExtended, list[Admitted | Refused]]:
-        """Do the step. Nothing else may have changed since it was planned."""
+        """Do the step. Nothing else may have changed since it was planned but blocks that became free."""
         for sequence, num_tokens in zip(self._commits, self._step.commit.num_computed_tokens, strict=True):
             self._sequences.commit(sequence, num_tokens)
         for sequence in self._frees:
@@ -136,6 +136,7 @@ class PlannedStep:
         ):
             try:
                 _, appended = self._sequences.extend(
+                    self._lease,
                     sequence,
                     num_tokens=num_tokens,
                     num_computed_tokens=num_computed_tokens,

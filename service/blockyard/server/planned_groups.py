@@ -1,41 +1,55 @@
 """A plan's groups as a pool holds them."""
 
-from typing import Any
+from dataclasses import replace
 
 from blockyard.core.config import GroupConfig
 from blockyard.core.errors import InvalidRequest
+from blockyard.core.kinds import can_be_draft
+from blockyard.planning.grouping.sparse_host import HotPage
 from blockyard.planning.groups import Group
-from blockyard.planning.layers import ChunkedLocalAttention, FullAttention, KpoolTail, SlidingWindow
+from blockyard.planning.layers import ChunkedLocalAttention, KpoolTail, Mamba, SlidingWindow
 from blockyard.planning.planner import Plan
 
 
 def planned_groups(plan: Plan) -> list[GroupConfig]:
-    """The groups of a pool for ``plan``, in the plan's order.
+    """The groups of a pool for ``plan``, in the plan's order; none for a model that keeps nothing.
+
+    Where a drafter's layers cannot be told, any group may hold them: all are treated as the drafter's.
 
     Raises:
-        InvalidRequest: The model keeps nothing, or has groups that pools do not hold.
+        InvalidRequest: Recurrent layers keep states as pools do not.
     """
-    if not plan.grouping.groups:
-        raise InvalidRequest.of("plan", "no layer keeps a cache: there is nothing to pool")
-    if plan.request.speculative is not None and plan.request.speculative.drafts_with_kv:
-        raise InvalidRequest.of("plan.speculative", "pools do not compute a drafter's last block anew")
-    return [_group(group, plan) for group in plan.grouping.groups]
+    request = plan.request
+    groups = plan.grouping.groups
+    if not any(group.is_draft for group in groups):
+        drafts = request.speculative is not None and request.speculative.drafts_with_kv
+        groups = [replace(group, is_draft=drafts) for group in groups]
+    return [_group(group, request.parallel.decode_context) for group in groups]
 
 
-def _group(group: Group, plan: Plan) -> GroupConfig:
+def _group(group: Group, decode_context: int) -> GroupConfig:
     form = group.form
-    sizes: dict[str, Any] = {"block_size": group.table_block_size(plan.request.parallel.decode_context)}
-    if group.is_draft or group.host_resident or group.derived:
-        what = "draft" if group.is_draft else "host and resident"
-        raise InvalidRequest.of("plan", f"pools do not hold {what} groups")
-    if isinstance(form, FullAttention):
-        return GroupConfig(kind="full_attention", **sizes)
+    windows: dict[str, int | str | None] = {}
     if isinstance(form, ChunkedLocalAttention):
-        return GroupConfig(
-            kind="chunked_local_attention", attention_chunk_size=form.attention_chunk_size, **sizes
-        )
-    if isinstance(form, SlidingWindow) and not isinstance(form, KpoolTail):
-        if form.extra_retained_tokens:
-            raise InvalidRequest.of("plan", "pools do not retain tokens behind a sliding window")
-        return GroupConfig(kind="sliding_window", sliding_window=form.sliding_window, **sizes)
-    raise InvalidRequest.of("plan", f"pools do not hold groups of kind {form.kind}")
+        windows = {"attention_chunk_size": form.attention_chunk_size}
+    elif isinstance(form, SlidingWindow) and not isinstance(form, KpoolTail):
+        windows = {
+            "sliding_window": form.sliding_window,
+            "extra_retained_tokens": form.extra_retained_tokens,
+        }
+    elif isinstance(form, Mamba):
+        if form.mamba_cache_mode == "all":
+            raise InvalidRequest.of("plan", "pools keep recurrent states in mode none or align, not all")
+        windows = {
+            "mamba_cache_mode": form.mamba_cache_mode,
+            "num_speculative_blocks": form.num_speculative_blocks,
+        }
+    elif isinstance(form, HotPage):
+        windows = {"num_blocks_per_request": form.num_blocks_per_request}
+    return GroupConfig(
+        kind=form.kind,
+        block_size=group.table_block_size(decode_context),
+        is_draft=group.is_draft and can_be_draft(form.kind),
+        is_host_resident=group.host_resident,
+        **windows,  # type: ignore[arg-type]
+    )

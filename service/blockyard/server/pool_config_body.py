@@ -8,6 +8,7 @@ from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hashing import HashAlgorithm
+from blockyard.core.kinds import KINDS, kind_of
 from blockyard.planning.planner import Plan, plan
 from blockyard.server.body import Body, Count, PositiveCount
 from blockyard.server.plan_schemas import PlanBody
@@ -17,15 +18,24 @@ from blockyard.server.planned_groups import planned_groups
 class Group(Body):
     """Layers that share a block table."""
 
-    kind: Literal["full_attention", "sliding_window", "chunked_local_attention"]
+    kind: Literal[tuple(KINDS)]  # type: ignore[valid-type]
     block_size: PositiveCount = Field(description="Tokens a block.")
     sliding_window: PositiveCount | None = Field(
         None, description="Tokens that a token sees, itself included."
     )
     attention_chunk_size: PositiveCount | None = Field(None, description="Tokens a chunk.")
+    rswa_window: PositiveCount | None = Field(None, description="Generated tokens that a token sees.")
+    extra_retained_tokens: Count = Field(0, description="Tokens kept behind a sliding window.")
+    mamba_cache_mode: Literal["none", "align"] | None = Field(
+        None, description="Which states are kept: the running one, or those at the ends of blocks, too."
+    )
+    num_speculative_blocks: Count = Field(0, description="Further states, for speculated tokens.")
+    num_blocks_per_request: PositiveCount | None = Field(None, description="Blocks of a hot buffer.")
+    is_draft: bool = Field(False, description="A draft model's: the last matched block is computed anew.")
+    is_host_resident: bool = Field(False, description="Its blocks are those of num_host_blocks.")
 
 
-_FROM_PLAN = ("num_blocks", "scheduler_block_size", "hash_block_size")
+_FROM_PLAN = ("num_blocks", "num_host_blocks", "scheduler_block_size", "hash_block_size")
 
 
 class PoolConfigBody(Body):
@@ -33,6 +43,9 @@ class PoolConfigBody(Body):
 
     num_blocks: PositiveCount | None = Field(
         None, description="Blocks, the null block (id 0) included. With a plan: the plan's."
+    )
+    num_host_blocks: PositiveCount | None = Field(
+        None, description="The same in host memory, for groups that are host resident."
     )
     block_size: PositiveCount | None = Field(None, description="Tokens a block, in place of groups.")
     groups: Annotated[list[Group], Field(min_length=1, max_length=64)] | None = None
@@ -62,6 +75,11 @@ class PoolConfigBody(Body):
     publish: Annotated[Publish, Field(strict=False)] = Publish.ON_COMMIT
     eviction: Annotated[Eviction, Field(strict=False)] = Eviction.LRU
     watermark_blocks: Count = Field(0, description="Blocks that admitting a new sequence leaves free.")
+    prefix_cache_retention_interval: Count | None = Field(
+        None,
+        description="Sliding-window groups keep what a hit needs every so many tokens and at the prompt's "
+        "end; 0: there alone; null: every block.",
+    )
 
     def configure(self) -> tuple[PoolConfig, Plan | None]:
         """The pool's configuration with every default filled in, and the plan that it is from, if it is.
@@ -96,11 +114,12 @@ class PoolConfigBody(Body):
             planned = plan(body.request())
         except InvalidRequest as error:
             raise error.inside("plan") from None
-        request = planned.request
+        request, groups = planned.request, planned_groups(planned)
+        can_be_cached = all(kind_of(group).allows_hits for group in groups)
         limits = {
             "max_model_len": planned.max_model_len,
             "max_in_flight_tokens": request.max_in_flight_tokens,
-            "enable_prefix_caching": request.enable_prefix_caching,
+            "enable_prefix_caching": request.enable_prefix_caching and can_be_cached,
         }
         for name, limit in limits.items():
             value = options[name] if name in self.model_fields_set else None
@@ -109,7 +128,8 @@ class PoolConfigBody(Body):
             options[name] = limit if value is None else value
         config = PoolConfig.of(
             num_blocks=planned.num_blocks,
-            groups=planned_groups(planned),
+            num_host_blocks=planned.host_pool and planned.host_pool.num_blocks,
+            groups=groups,
             scheduler_block_size=planned.block_sizes.scheduler,
             hash_block_size=planned.block_sizes.hash if request.enable_prefix_caching else None,
             **options,

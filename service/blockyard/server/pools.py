@@ -87,7 +87,7 @@ class Pools:
             PoolInUse: Blocks of it are held.
         """
         pool = self.get(name)
-        num_held = pool.store.num_held_blocks
+        num_held = pool.num_held_blocks
         if num_held and not force:
             raise PoolInUse(
                 f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"

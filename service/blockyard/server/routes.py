@@ -38,6 +38,7 @@ class PoolDescription(BaseModel):
     groups: list[dict[str, Any]]
     scheduler_block_size: int
     hash_block_size: int
+    num_host_blocks: int | None
     max_model_len: int | None
     max_in_flight_tokens: int
     enable_prefix_caching: bool
@@ -46,13 +47,17 @@ class PoolDescription(BaseModel):
     publish: str
     eviction: str
     watermark_blocks: int
+    prefix_cache_retention_interval: int | None
 
     @classmethod
     def of(cls, name: str, pool: Pool) -> "PoolDescription":
         """``pool`` as it is known by ``name``."""
         state = config_to_state(pool.config)
         del state["hash_seed"]
-        state["groups"] = [{k: v for k, v in group.items() if v is not None} for group in state["groups"]]
+        state["groups"] = [
+            {name: value for name, value in group.items() if value or name in ("kind", "block_size")}
+            for group in state["groups"]
+        ]
         return cls(pool=name, epoch=pool.epoch, **state)
 
 

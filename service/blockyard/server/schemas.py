@@ -138,13 +138,18 @@ class AdmissionBody(ContentBody):
     sequence_id: Name
     num_tokens: PositiveCount = Field(description="Tokens that the sequence has in all.")
     max_new_tokens: PositiveCount | None = Field(None, description="At most so many of them get slots now.")
+    end_at_state: bool = Field(
+        False,
+        description="Give slots to fewer where they then end at a recurrent state that others can find. "
+        "In pools without such states it changes nothing.",
+    )
     num_lookahead_tokens: Count = Field(0, description="Slots beyond, for speculated tokens.")
     full_sequence_must_fit: bool = Field(False, description="Refuse unless all num_tokens would fit.")
     num_prompt_tokens: PositiveCount | None = Field(
-        None, description="Of no effect on the kinds of group there are yet."
+        None, description="Of a new sequence: its prompt's tokens; default: all that it has."
     )
     num_encoder_tokens: Count | None = Field(
-        None, description="Of no effect on the kinds of group there are yet."
+        None, description="Of a new sequence: its encoder input's tokens; default: none."
     )
     skip_prefix_cache: bool = False
 
@@ -154,12 +159,15 @@ class AdmissionBody(ContentBody):
             sequence_id=SequenceId(self.sequence_id),
             num_tokens=self.num_tokens,
             max_new_tokens=self.max_new_tokens,
+            end_at_state=self.end_at_state,
             num_lookahead_tokens=self.num_lookahead_tokens,
             block_hashes=self.block_hashes,
             token_ids=self.token_ids,
             extras=self.extras(),
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_encoder_tokens=self.num_encoder_tokens or 0,
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from blockyard.core.arithmetic import align_down, div_ceil
 from blockyard.core.config import GroupConfig
 from blockyard.core.ids import NULL_BLOCK, BlockId
-from blockyard.core.kinds.base import HitSearch, Kind, require_only
+from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ChunkedLocalAttention(Kind):
         """See `Kind.from_config`."""
         require_only(config, "attention_chunk_size")
         assert config.attention_chunk_size is not None
-        return cls(config.block_size, config.attention_chunk_size)
+        return cls(config.block_size, config.is_draft, config.attention_chunk_size)
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All before the chunk of the next token."""
@@ -36,7 +36,7 @@ class ChunkedLocalAttention(Kind):
             num_tokens = min(num_tokens, max_model_len)
         return div_ceil(num_tokens, self.block_size)
 
-    def longest_hit(self, search: HitSearch, max_tokens: int) -> list[list[BlockId]]:
+    def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:  # noqa: ARG002 - no drafts
         """Nulls before the chunk of the position after ``max_tokens``; from there on until the first miss.
 
         A hit that ends before that chunk, since it had to be aligned down or a chunk begins inside a block,
@@ -55,6 +55,7 @@ class ChunkedLocalAttention(Kind):
                 break
             max_tokens = num_tokens
         hits = hits[: num_tokens // self.block_size - num_null]
-        return [
+        blocks = [
             [NULL_BLOCK] * num_null + [found[group] for found in hits] for group in range(len(search.groups))
         ]
+        return GroupHit(len(blocks[0]) * self.block_size, blocks)

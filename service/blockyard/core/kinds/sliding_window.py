@@ -5,54 +5,75 @@ token c reads             [--------------]        blocks wholly before c-w+1 are
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.config import GroupConfig
 from blockyard.core.ids import NULL_BLOCK, BlockId
-from blockyard.core.kinds.base import HitSearch, Kind, require_only
+from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
 
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindow(Kind):
-    """Keeps the blocks that a window of ``sliding_window`` tokens (at least 1) reaches."""
+    """Keeps the blocks that a window of ``sliding_window`` tokens (at least 1) reaches.
+
+    ``extra_retained_tokens`` behind it are kept as well, for drafts that compute the last tokens again; a hit
+    does not need them.
+    """
+
+    can_be_draft: ClassVar[bool] = True
 
     sliding_window: int
+    extra_retained_tokens: int
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "SlidingWindow":
         """See `Kind.from_config`."""
-        require_only(config, "sliding_window")
+        require_only(config, "sliding_window", optional=("extra_retained_tokens",))
         assert config.sliding_window is not None
-        return cls(config.block_size, config.sliding_window)
+        return cls(config.block_size, config.is_draft, config.sliding_window, config.extra_retained_tokens)
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
-        """All but the window of the next token."""
+        """All but the window of the next token and what is retained."""
+        return max(0, num_computed_tokens - self.sliding_window - self.extra_retained_tokens + 1)
+
+    def first_seen_token(self, num_computed_tokens: int) -> int:
+        """The first one of the next token's window."""
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
     def max_blocks_at_once(self, max_in_flight_tokens: int, max_model_len: int | None) -> int | None:
         """The window and what is in flight; one more, as the window need not begin with a block."""
-        num_tokens = self.sliding_window - 1 + max_in_flight_tokens
+        num_tokens = self.sliding_window - 1 + self.extra_retained_tokens + max_in_flight_tokens
         if max_model_len is not None:
             num_tokens = min(num_tokens, max_model_len)
         return div_ceil(num_tokens, self.block_size) + 1
 
-    def longest_hit(self, search: HitSearch, max_tokens: int) -> list[list[BlockId]]:
+    def num_blocks_of_a_hit(self) -> int:
+        """Those that a window reaches, and for drafts the one that is computed anew."""
+        return max(div_ceil(self.sliding_window - 1, self.block_size) + self.is_draft, 1)
+
+    def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
         """The rightmost run of blocks that covers a window and ends aligned; nulls stand left of it.
 
         If none is long enough, the run that reaches back to the first block: there is nothing before it.
         """
-        needed = max(div_ceil(self.sliding_window - 1, self.block_size), 1)
+        block_size = self.block_size
+        needed = max(div_ceil(self.sliding_window - 1, block_size) + drops_last, 1)
         hits: list[list[BlockId]] = []  # the run so far, its last position first
-        start = end = max_tokens // self.block_size
+        start = end = max_tokens // block_size
         while start > 0 and len(hits) < needed:
-            found = search.find(start - 1)
             start -= 1
-            if found is None or (not hits and (start + 1) * self.block_size % search.alignment):
+            found = search.find(start)
+            if found is None or (not hits and (start + 1 - drops_last) * block_size % search.alignment):
                 hits, end = [], start
             else:
                 hits.append(found)
+        if drops_last and hits:
+            del hits[0]
+            end -= 1
         hits.reverse()
-        return [
+        blocks = [
             [NULL_BLOCK] * (end - len(hits)) + [found[group] for found in hits]
             for group in range(len(search.groups))
         ]
+        return GroupHit(end * block_size, blocks)
