@@ -101,7 +101,10 @@ class Allocate(LeaseCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(LeaseCommand):
-    """The KV of the first ``num_computed_tokens`` tokens is written."""
+    """The KV of the first ``num_computed_tokens`` tokens is written.
+
+    Where recurrent layers keep states for others, a count at which a block ends says that a chunk did.
+    """
 
     sequence_id: SequenceId
     num_computed_tokens: int

@@ -190,7 +190,9 @@ class CommitBody(LeaseBody):
     """Tokens whose KV is written."""
 
     sequence_id: Name
-    num_computed_tokens: Count
+    num_computed_tokens: Count = Field(
+        description="Where recurrent layers keep states for others: as many as some chunk ended with."
+    )
     block_hashes: BlockHashes = Field(default_factory=list)
     token_ids: TokenIds = Field(default_factory=list)
 
