@@ -1,10 +1,14 @@
 """Recurrent layers, worked by hand: blocks of four, R the running state, s one of a speculated token."""
 
+import pytest
+
 from blockyard.core.commands import Admission, Step
 from blockyard.core.config import Publish
+from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import SequenceId
 from blockyard.core.kinds import kind_of
 from blockyard.core.replies import Admitted, Stepped
+from blockyard.core.sequences import MAX_TOKENS
 from core.worked_pool import LEASE, WorkedPool, group
 
 RUNNING = group("mamba", mamba_cache_mode="none", num_speculative_blocks=1)
@@ -35,6 +39,16 @@ def test_aligned_states_begin_with_nulls_a_running_one_and_speculative_ones() ->
     # 10 tokens   .  .  R  s  s
     pool = make_pool(SPECULATING)
     assert pool.allocate("a", 10).block_ids == [[0, 0, 1, 2, 3]]
+
+
+def test_a_sequence_that_few_blocks_would_do_for_is_refused_before_its_table_fills_the_memory() -> None:
+    pool = make_pool(ALIGNED)
+    with pytest.raises(InvalidRequest, match="num_tokens"):
+        pool.allocate("a", MAX_TOKENS + 1, num_guesses=MAX_TOKENS + 1)
+    pool.allocate("a", 10)
+    with pytest.raises(InvalidRequest, match="num_tokens"):
+        pool.allocate("a", MAX_TOKENS + 1, num_guesses=MAX_TOKENS)
+    assert pool.table("a") == [0, 0, 1]
 
 
 def test_lookahead_takes_no_states() -> None:

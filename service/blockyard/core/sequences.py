@@ -23,6 +23,9 @@ from blockyard.core.replies import Admitted
 from blockyard.core.sequence import Sequence
 from blockyard.core.statistics import Counters, HitWindow
 
+MAX_TOKENS = 2**24
+"""Of a sequence: recurrent layers need few blocks for any length, but an entry of their table for each."""
+
 
 class Content(NamedTuple):
     """What a call tells of a sequence's tokens: hashes that are new, and where hashing goes on."""
@@ -360,6 +363,10 @@ class Sequences:
         limit = self._config.max_model_len
         if limit is not None and num_tokens > limit:
             raise InvalidRequest.of("num_tokens", f"{num_tokens} is above the pool's max_model_len, {limit}")
+        if num_tokens > MAX_TOKENS:
+            raise InvalidRequest.of(
+                "num_tokens", f"{num_tokens} is above {MAX_TOKENS}: no sequence has as many"
+            )
 
     def _hash(
         self,
