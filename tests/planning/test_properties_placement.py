@@ -31,6 +31,9 @@ SETTINGS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 
+MAX_ROUNDS = 5
+"""Some of what must happen is rare: what has not been drawn yet may be in another round."""
+
 MUST_HAPPEN = (
     *(f"{layout} of one group" for layout in Layout),
     *(f"{layout} of several groups" for layout in Layout),
@@ -244,7 +247,11 @@ def check_host(result: Plan, rank: RankPlan) -> None:
 
 
 def test_a_block_id_owns_the_same_bytes_whichever_group_holds_it() -> None:
-    coverage = run(check_bytes, num_requests=NUM_REQUESTS)
+    coverage: Counter[str] = Counter()
+    for _ in range(MAX_ROUNDS):
+        coverage += run(check_bytes, num_requests=NUM_REQUESTS)
+        if all(coverage[what] for what in MUST_HAPPEN):
+            break
     print("\n".join(f"{count:7} {what}" for what, count in sorted(coverage.items())))
     assert [what for what in MUST_HAPPEN if not coverage[what]] == []
 
