@@ -43,7 +43,7 @@ class RetainedTokensForgotten(SlidingWindow):
 class ChunksDroppedLate(ChunkedLocalAttention):
     __slots__ = ()
 
-    def drop(self, table: BlockTable, progress: Progress) -> list[list[BlockId]]:
+    def drop(self, table: BlockTable, progress: Progress) -> list[BlockId]:
         num_computed = progress.num_computed_tokens - self.attention_chunk_size
         return super().drop(table, Progress(max(num_computed, 0), progress.num_prompt_tokens))
 
@@ -93,7 +93,7 @@ class StateDropped(RunningState):
 class StatesNotDropped(AlignedStates):
     __slots__ = ()
 
-    def drop(self, *_: object) -> list[list[BlockId]]:
+    def drop(self, *_: object) -> list[BlockId]:
         return []
 
 

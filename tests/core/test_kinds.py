@@ -110,7 +110,7 @@ def test_a_reference_window_drops_what_lies_between_the_prompt_and_the_window() 
 
 def test_dropping_goes_back_to_the_null_before() -> None:
     table = BlockTable([1, 0, 3, 4, 5, 6])
-    assert SLIDING.drop(table, Progress(24, 24)) == [[4, 3]]
+    assert SLIDING.drop(table, Progress(24, 24)) == [4, 3]
     assert table.block_ids == [1, 0, 0, 0, 5, 6]
     assert SLIDING.drop(table, Progress(24, 24)) == []
 

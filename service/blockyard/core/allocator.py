@@ -327,7 +327,8 @@ class Allocator:
             num_tokens = min(num_tokens, sequence.num_committed_tokens)
         progress = Progress(num_tokens, sequence.num_prompt_tokens)
         for group, kind, store in self._dropping:
-            for dropped in kind.drop(sequence.tables[group], progress):
+            dropped = kind.drop(sequence.tables[group], progress)
+            if dropped:
                 store.release(dropped)
 
 

@@ -301,7 +301,7 @@ class Pool:
                 num_computed_tokens=command.num_computed_tokens,
                 num_lookahead_tokens=admission.num_lookahead_tokens,
                 content=content,
-                max_new_tokens=self.sequences.num_new_tokens(
+                num_new_tokens=self.sequences.num_new_tokens(
                     sequence, admission, command.num_computed_tokens
                 ),
                 full_sequence_must_fit=admission.full_sequence_must_fit,

@@ -48,7 +48,7 @@ class Retention:
         if self.interval is None:
             return positions
         kind = self.kinds[group]
-        needed = kind.num_blocks_of_a_hit()
+        needed = kind.num_blocks_of_a_hit(drops_last=kind.is_draft)
         if needed is None:
             return positions
         shift = int(kind.is_draft)

@@ -17,7 +17,6 @@ class BlockTable:
         is_edge_published: Whether the prompt's last hash boundary inside a block is a hit.
         edge_state: Position of a state that is one, and that the running state is about to overwrite.
         has_states: Whether states were given, beside one that was found.
-        last_state: Position of the state that the running one was copied from.
         num_retired: Leading positions whose states were dropped.
     """
 
@@ -26,7 +25,6 @@ class BlockTable:
     is_edge_published: bool = False
     edge_state: int | None = None
     has_states: bool = False
-    last_state: int | None = None
     num_retired: int = 0
 
     def to_state(self) -> dict[str, Any]:

@@ -283,10 +283,10 @@ class Sequences:
         num_computed_tokens: int | None,
         num_lookahead_tokens: int,
         content: Content,
-        max_new_tokens: int | None = None,
+        num_new_tokens: int | None = None,
         full_sequence_must_fit: bool = False,
     ) -> tuple[int, list[list[BlockId]]]:
-        """Give a sequence of ``lease`` slots for more tokens, after `check_extension`.
+        """Give a sequence of ``lease`` slots for ``num_new_tokens`` more (None: all) after `check_extension`.
 
         Returns:
             The number of tokens that were given slots, and per group the blocks appended.
@@ -297,9 +297,7 @@ class Sequences:
         is_recount = num_computed_tokens is not None
         if num_computed_tokens is None:
             num_computed_tokens = sequence.num_granted_tokens
-        num_new = num_tokens - num_computed_tokens
-        if max_new_tokens is not None:
-            num_new = min(num_new, max_new_tokens)
+        num_new = num_tokens - num_computed_tokens if num_new_tokens is None else num_new_tokens
         try:
             appended = self._allocator.extend(
                 sequence,

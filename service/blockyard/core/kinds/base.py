@@ -159,21 +159,21 @@ class Kind(ABC):
         """Positions that nothing needs any more."""
         return range(self.num_skipped_blocks(progress.num_computed_tokens))
 
-    def drop(self, table: BlockTable, progress: Progress) -> list[list[BlockId]]:
+    def drop(self, table: BlockTable, progress: Progress) -> list[BlockId]:
         """Replace what is needed no more by nulls, from the last one back to the null before them.
 
         Returns:
-            What was dropped: lists to release one after the other.
+            What was dropped, in the order in which to release it.
         """
         block_ids = table.block_ids
         droppable = self.droppable(progress)
         position = min(droppable.stop, len(block_ids)) - 1
-        dropped = []
+        dropped: list[BlockId] = []
         while position >= droppable.start and block_ids[position] != NULL_BLOCK:
             dropped.append(block_ids[position])
             block_ids[position] = NULL_BLOCK
             position -= 1
-        return [dropped] if dropped else []
+        return dropped
 
     def first_seen_token(self, num_computed_tokens: int) -> int:
         """The first token that the one after ``num_computed_tokens`` looks at, but for those kept for ever.
@@ -206,8 +206,11 @@ class Kind(ABC):
         block_ids = [NULL_BLOCK] * num_skipped + cached[num_skipped:]
         return BlockTable(block_ids, min(num_tokens // self.block_size, len(block_ids)))
 
-    def num_blocks_of_a_hit(self) -> int | None:
-        """Consecutive blocks that make a hit, whatever its length; None where all of a prefix's blocks do."""
+    def num_blocks_of_a_hit(self, *, drops_last: bool) -> int | None:  # noqa: ARG002 - most need them all
+        """Consecutive blocks that make a hit, whatever its length; None where all of a prefix's blocks do.
+
+        With ``drops_last``, the one that is computed anew is among them.
+        """
         return None
 
 

@@ -82,10 +82,6 @@ class AlignedStates(RecurrentStates):
         length, required = len(block_ids), self.num_blocks(demand)
         if required <= length:
             return []
-        if table.has_states:
-            table.last_state = length - 1 - num_speculative
-        elif length:
-            table.last_state = length - 1
         running = required - num_speculative - 1
         block_ids += [NULL_BLOCK] * (running - length)
         if table.has_states:
@@ -96,8 +92,8 @@ class AlignedStates(RecurrentStates):
         block_ids += take(required - len(block_ids))
         return block_ids[length:]
 
-    def drop(self, table: BlockTable, progress: Progress) -> list[list[BlockId]]:
-        """States before the one that goes on, and the one that this was copied from once it is written."""
+    def drop(self, table: BlockTable, progress: Progress) -> list[BlockId]:
+        """States before the one that goes on; the one that this was copied from is among them."""
         block_ids = table.block_ids
         end = min(self.num_skipped_blocks(progress.num_computed_tokens), len(block_ids))
         dropped = [
@@ -105,13 +101,7 @@ class AlignedStates(RecurrentStates):
         ]
         block_ids[table.num_retired : end] = [NULL_BLOCK] * max(end - table.num_retired, 0)
         table.num_retired = max(table.num_retired, end)
-        released = [dropped] if dropped else []
-        last = table.last_state
-        is_past = last is not None and last < div_ceil(progress.num_computed_tokens, self.block_size) - 1
-        if last is not None and is_past and block_ids[last] != NULL_BLOCK:
-            released.append([block_ids[last]])
-            block_ids[last] = NULL_BLOCK
-        return released
+        return dropped
 
     def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:  # noqa: ARG002 - no drafts
         """The state after the most tokens; nothing before it is needed."""

@@ -48,9 +48,9 @@ class SlidingWindow(Kind):
             num_tokens = min(num_tokens, max_model_len)
         return div_ceil(num_tokens, self.block_size) + 1
 
-    def num_blocks_of_a_hit(self) -> int:
-        """Those that a window reaches, and for drafts the one that is computed anew."""
-        return max(div_ceil(self.sliding_window - 1, self.block_size) + self.is_draft, 1)
+    def num_blocks_of_a_hit(self, *, drops_last: bool) -> int:
+        """Those that a window reaches; see `Kind.num_blocks_of_a_hit`."""
+        return max(div_ceil(self.sliding_window - 1, self.block_size) + drops_last, 1)
 
     def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
         """The rightmost run of blocks that covers a window and ends aligned; nulls stand left of it.
@@ -58,7 +58,7 @@ class SlidingWindow(Kind):
         If none is long enough, the run that reaches back to the first block: there is nothing before it.
         """
         block_size = self.block_size
-        needed = max(div_ceil(self.sliding_window - 1, block_size) + drops_last, 1)
+        needed = self.num_blocks_of_a_hit(drops_last=drops_last)
         hits: list[list[BlockId]] = []  # the run so far, its last position first
         start = end = max_tokens // block_size
         while start > 0 and len(hits) < needed:
