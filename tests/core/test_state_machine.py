@@ -1,22 +1,23 @@
 """The machine is run for long enough, and what ought to happen in a run has happened."""
 
-import os
 from collections import Counter
 
 from hypothesis import settings
 
 from core.drawn_pools import STATE_POOLS, pool_configs
 from core.pool_machine import SETTINGS, PoolMachine, run
-
-NIGHTLY = os.environ.get("BLOCKYARD_NIGHTLY") == "1"
+from rounds import NIGHTLY, run_rounds, seeded
 
 NUM_RUNS = 4_000 if NIGHTLY else 300
 """Of fifty steps at most: 200,000 steps at night, 15,000 by day. What came of it is counted and asserted."""
 
+CHUNKS = ("chunked_local_attention", "chunked_local_attention", "full_attention")
+
 WINDOWS = ("sliding_window", "chunked_local_attention", "rswa", "full_attention")
 
 SHARES = (
-    (0.4, pool_configs()),
+    (0.35, pool_configs()),
+    (0.05, pool_configs(CHUNKS, caching=True)),
     (0.3, pool_configs(STATE_POOLS, caching=True)),
     (0.2, pool_configs(WINDOWS, caching=True, drafts=True)),
     (0.1, pool_configs(caching=True, host=True)),
@@ -66,22 +67,19 @@ MUST_HAPPEN = (
 )
 """Without these a run would have shown little."""
 
-MAX_ROUNDS = 3
-"""Some of these are rare: what has not been drawn yet may be in another round."""
-
 
 def test_the_pool_does_what_the_naive_pool_does() -> None:
-    coverage: Counter[str] = Counter()
-    for _ in range(MAX_ROUNDS):
+    def run_shares(round_number: int) -> Counter[str]:
+        coverage: Counter[str] = Counter()
         for share, drawn_pools in SHARES:
 
             class Machine(PoolMachine):
                 pools = drawn_pools
 
-            coverage += run(Machine, settings(SETTINGS, max_examples=round(share * NUM_RUNS)))
-        if all(coverage[what] for what in MUST_HAPPEN):
-            break
-    print("\n".join(f"{count:7} {what}" for what, count in sorted(coverage.items())))
+            num_runs = round(share * NUM_RUNS)
+            coverage += run(seeded(Machine, round_number), settings(SETTINGS, max_examples=num_runs))
+        return coverage
+
+    coverage = run_rounds(run_shares, MUST_HAPPEN)
     assert coverage["steps"] >= MIN_STEPS
-    assert [what for what in MUST_HAPPEN if not coverage[what]] == []
     assert sum(what.startswith("fault: ") for what in coverage) >= MIN_FAULTS

@@ -5,7 +5,6 @@ Where pages lie is looked at in ``test_properties_placement``.
 
 import copy
 import math
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -19,8 +18,7 @@ from blockyard.planning.layers import Mamba
 from blockyard.planning.planner import Plan, plan
 from blockyard.planning.request import PlanRequest
 from planning.plan_strategies import requests
-
-NIGHTLY = os.environ.get("BLOCKYARD_NIGHTLY") == "1"
+from rounds import NIGHTLY, run_rounds, seeded
 
 SETTINGS = settings(
     max_examples=4_000 if NIGHTLY else 120,
@@ -47,9 +45,6 @@ MUST_HAPPEN = (
     "device_buffer_too_small",
 )
 """Every outcome, but for ranks that contradict each other and models that are not known: none is drawn."""
-
-MAX_ROUNDS = 5
-"""Some outcomes are rare: what has not been drawn yet may be in another round."""
 
 
 def outcome(request: PlanRequest) -> Plan | BlockyardError:
@@ -94,23 +89,22 @@ def num_request_blocks(result: Plan, *, on_host: bool) -> int:
 
 
 def test_a_request_is_planned_or_refused_and_nothing_else() -> None:
-    coverage = Counter[str]()
+    def look_at_many(round_number: int) -> Counter[str]:
+        coverage = Counter[str]()
 
-    @settings(SETTINGS, max_examples=SETTINGS.max_examples * 10)
-    @given(requests())
-    def look(request: PlanRequest) -> None:
-        result = outcome(request)
-        assert isinstance(result, Plan | PlanError | InvalidRequest)
-        coverage["planned" if isinstance(result, Plan) else result.code] += 1
-        if isinstance(result, InvalidRequest):
-            assert all(error["field"] for error in result.figures["errors"])
+        @settings(SETTINGS, max_examples=SETTINGS.max_examples * 10)
+        @given(requests())
+        def look(request: PlanRequest) -> None:
+            result = outcome(request)
+            assert isinstance(result, Plan | PlanError | InvalidRequest)
+            coverage["planned" if isinstance(result, Plan) else result.code] += 1
+            if isinstance(result, InvalidRequest):
+                assert all(error["field"] for error in result.figures["errors"])
 
-    for _ in range(MAX_ROUNDS):
-        look()
-        if all(coverage[what] for what in MUST_HAPPEN):
-            break
-    print("\n".join(f"{count:7} {what}" for what, count in sorted(coverage.items())))
-    assert [what for what in MUST_HAPPEN if not coverage[what]] == []
+        seeded(look, round_number)()
+        return coverage
+
+    run_rounds(look_at_many, MUST_HAPPEN)
 
 
 @SETTINGS

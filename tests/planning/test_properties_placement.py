@@ -4,7 +4,6 @@ The claim that all else rests on: a block id owns the same bytes whichever group
 other, so blocks of different ids never meet, and within one group no two states do.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from blockyard.planning.placement import Slot, Tensor, view
 from blockyard.planning.planner import Plan, RankPlan, plan
 from blockyard.planning.request import PlanRequest, TensorForm
 from planning.plan_strategies import requests
-
-NIGHTLY = os.environ.get("BLOCKYARD_NIGHTLY") == "1"
+from rounds import NIGHTLY, run_rounds, seeded
 
 NUM_REQUESTS = 2_000 if NIGHTLY else 140
 """For each layout."""
@@ -30,9 +28,6 @@ SETTINGS = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-
-MAX_ROUNDS = 5
-"""Some of what must happen is rare: what has not been drawn yet may be in another round."""
 
 MUST_HAPPEN = (
     *(f"{layout} of one group" for layout in Layout),
@@ -73,7 +68,7 @@ def planned(request: PlanRequest) -> Plan:
         raise
 
 
-def run(*checks: Callable[[Plan, RankPlan], None], num_requests: int) -> Counter[str]:
+def run(*checks: Callable[[Plan, RankPlan], None], num_requests: int, round_number: int = 0) -> Counter[str]:
     """``checks`` on every rank of the plans of so many requests for each layout; what these were like."""
     coverage: Counter[str] = Counter()
     for layout in Layout:
@@ -87,7 +82,7 @@ def run(*checks: Callable[[Plan, RankPlan], None], num_requests: int) -> Counter
             for rank, check in product(result.ranks, checks):
                 check(result, rank)
 
-        check_all()
+        seeded(check_all, round_number)()
     return coverage
 
 
@@ -247,13 +242,10 @@ def check_host(result: Plan, rank: RankPlan) -> None:
 
 
 def test_a_block_id_owns_the_same_bytes_whichever_group_holds_it() -> None:
-    coverage: Counter[str] = Counter()
-    for _ in range(MAX_ROUNDS):
-        coverage += run(check_bytes, num_requests=NUM_REQUESTS)
-        if all(coverage[what] for what in MUST_HAPPEN):
-            break
-    print("\n".join(f"{count:7} {what}" for what, count in sorted(coverage.items())))
-    assert [what for what in MUST_HAPPEN if not coverage[what]] == []
+    run_rounds(
+        lambda round_number: run(check_bytes, num_requests=NUM_REQUESTS, round_number=round_number),
+        MUST_HAPPEN,
+    )
 
 
 def test_each_layer_has_one_place_and_each_place_has_its_strides() -> None:
