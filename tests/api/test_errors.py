@@ -100,6 +100,17 @@ def provoke_plan_not_found(api: TestClient) -> Response:
     return api.get(f"{make_pool(api)}/plan")
 
 
+def provoke_worker_not_found(api: TestClient) -> Response:
+    return api.post(f"{make_pool(api)}/workers/nobody/heartbeat")
+
+
+def provoke_worker_replaced(api: TestClient) -> Response:
+    pool = make_pool(api)
+    worker = {"rank": 0, "device": "cpu", "incarnation": "a"}
+    api.post(f"{pool}/workers", json={"worker_id": "one", **worker})
+    return api.post(f"{pool}/workers", json={"worker_id": "another", **worker})
+
+
 FULL = {"kind": "full_attention", "block_size": 16, "num_kv_heads": 1, "head_size": 64, "dtype": "float16"}
 MLA = {"kind": "mla_attention", "block_size": 64, "num_kv_heads": 1, "head_size": 576, "dtype": "bfloat16"}
 INDEXER = {**MLA, "head_size": 128, "cache_role": "indexer"}
@@ -132,6 +143,8 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "pool_not_found": (provoke_pool_not_found, 404, {}),
     "sequence_not_found": (provoke_sequence_not_found, 404, {}),
     "plan_not_found": (provoke_plan_not_found, 404, {}),
+    "worker_not_found": (provoke_worker_not_found, 404, {}),
+    "worker_replaced": (provoke_worker_replaced, 409, {}),
     "pool_exists": (provoke_pool_exists, 409, {}),
     "pool_in_use": (provoke_pool_in_use, 409, {}),
     "sequence_exists_elsewhere": (provoke_sequence_exists_elsewhere, 409, {}),

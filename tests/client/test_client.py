@@ -55,6 +55,8 @@ STATS: dict[str, Any] = {
     "hit_rate": None,
     "num_sequences": 0,
     "num_leases": 0,
+    "num_workers": 0,
+    "num_lost_workers": 0,
     "counters": {},
 }
 

@@ -322,6 +322,8 @@ def test_a_description_without_a_field_that_servers_always_send_is_refused() -> 
         "enable_prefix_caching": True,
         "max_in_flight_tokens": 1,
         "watermark_blocks": 0,
+        "worker_timeout_ms": 5_000,
+        "needs_all_workers": True,
     }
     assert PoolCalls("p").describe().read(ok(complete)).max_model_len is None
     for field in complete:

@@ -96,6 +96,8 @@ def pool_configs(
         max_in_flight_tokens=draw(st.sampled_from([4, 10, 8192])),
         enable_prefix_caching=caching,
         publish=draw(st.sampled_from(list(Publish))),
+        worker_timeout_ms=draw(st.sampled_from([501, 1_000, 3_000])),
+        needs_all_workers=not draw(rarely),
         watermark_blocks=draw(st.sampled_from([0, 0, 0, 1, 3])),
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
     )

@@ -19,9 +19,12 @@ from blockyard.core.commands import (
     ExpireLeases,
     Free,
     FreeBlocks,
+    Heartbeat,
     Idempotent,
     LeaseCommand,
     PoolCommand,
+    RegisterWorker,
+    RemoveWorker,
     RenewLease,
     ResetPrefixCache,
     Step,
@@ -33,6 +36,7 @@ from blockyard.core.errors import (
     InvalidRequest,
     LeaseExpired,
     NotOwner,
+    NotReady,
     StaleEpoch,
 )
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceId
@@ -50,12 +54,15 @@ from blockyard.core.replies import (
     Reply,
     SequenceState,
     Stepped,
+    WorkerNoted,
+    WorkerRemoved,
 )
 from core.naive_blocks import NaiveBlocks
 from core.naive_sequence import NaiveContent
 from core.naive_sequences import NaiveSequences
 from core.naive_step import run_step
 from core.naive_tables import Copies
+from core.naive_workers import NaiveWorkers
 
 Outcomes: TypeAlias = dict[str, tuple[bytes, Reply | BlockyardError]]
 """By idempotency key: the fingerprint of the request, and how it ended."""
@@ -65,10 +72,12 @@ Outcomes: TypeAlias = dict[str, tuple[bytes, Reply | BlockyardError]]
 class NaiveLease:
     """A lease. Its sequences are those of the pool that name it.
 
+    ``epoch``: the pool's when it was granted.
     ``copies``: those that its last reply told of; both ends are held until its next call.
     """
 
     lease_id: LeaseId
+    epoch: int
     ttl_ms: int
     expires_at_ms: int
     raw_blocks: list[BlockId] = field(default_factory=list)
@@ -95,6 +104,7 @@ class NaivePool:
         self.sequences = NaiveSequences(config, self.stores)
         self.leases: dict[LeaseId, NaiveLease] = {}
         self.outcomes: Outcomes = {}
+        self.workers = NaiveWorkers(config.worker_timeout_ms)
 
     @property
     def device(self) -> NaiveBlocks:
@@ -146,6 +156,8 @@ class NaivePool:
         if command.key not in outcomes:
             try:
                 outcomes[command.key] = command.fingerprint, self._apply(command.command)
+            except NotReady:
+                raise  # the only outcome that a repeat may change
             except BlockyardError as error:
                 outcomes[command.key] = command.fingerprint, error
         fingerprint, outcome = outcomes[command.key]
@@ -158,6 +170,9 @@ class NaivePool:
     def _apply(self, command: PoolCommand) -> Reply:
         lease = self._renew(command.lease_id) if isinstance(command, LeaseCommand) else None
         if command.epoch not in (None, self.epoch):
+            raise StaleEpoch.of(self.epoch)
+        may_be_stale = (RenewLease, DeleteLease, Free, FreeBlocks)
+        if lease is not None and lease.epoch < self.epoch and not isinstance(command, may_be_stale):
             raise StaleEpoch.of(self.epoch)
         for store in self.stores:
             store.fresh = []
@@ -178,7 +193,10 @@ class NaivePool:
         if command.ttl_ms < 1 or command.lease_id in self.leases:
             raise InvalidRequest.of("lease_id", "is taken, or its time is no time")
         lease = NaiveLease(
-            lease_id=command.lease_id, ttl_ms=command.ttl_ms, expires_at_ms=self.now_ms + command.ttl_ms
+            lease_id=command.lease_id,
+            epoch=self.epoch,
+            ttl_ms=command.ttl_ms,
+            expires_at_ms=self.now_ms + command.ttl_ms,
         )
         self.leases[command.lease_id] = lease
         return self._granted(lease)
@@ -224,6 +242,7 @@ class NaivePool:
     # Sequences
 
     def _allocate(self, command: Allocate, lease: NaiveLease) -> Allocated:
+        self._require_workers()
         admission, num_computed = command.admission, command.num_computed_tokens
         sequence = self.sequences.live.get(admission.sequence_id)
         num_cached: int | None = None
@@ -289,6 +308,8 @@ class NaivePool:
                 return last
             if step.step_id < last.step_id:
                 raise InvalidRequest.of("step_id", "must rise")
+        if step.admit or step.extend.sequences:
+            self._require_workers()
         before = copy.deepcopy((self.stores, self.sequences, lease.copies))
         try:
             self.sequences.tables.release_copies(lease.copies)
@@ -311,6 +332,7 @@ class NaivePool:
     # Raw blocks and what is cached
 
     def _allocate_blocks(self, command: AllocateBlocks, lease: NaiveLease) -> BlocksAllocated:
+        self._require_workers()
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
         self.sequences.tables.release_copies(lease.copies)
@@ -336,12 +358,53 @@ class NaivePool:
         )
 
     def _reset_prefix_cache(self, _: ResetPrefixCache) -> CacheReset:
-        ok = not any(any(store.reference_counts) for store in self.stores)
+        ok = not self._is_held()
         if ok:
             for store in self.stores:
                 store.keys = []
             self.sequences.lookups = []
         return CacheReset(epoch=self.epoch, ok=ok)
+
+    def _is_held(self) -> bool:
+        return any(any(store.reference_counts) for store in self.stores)
+
+    # Workers
+
+    def _require_workers(self) -> None:
+        if self.config.needs_all_workers:
+            self.workers.require_all(self.now_ms)
+
+    def _register_worker(self, command: RegisterWorker) -> WorkerNoted:
+        if command.rank < 0:
+            raise InvalidRequest.of("rank", "is none")
+        if self.workers.register(command, self.now_ms, in_use=self._is_in_use()):
+            self._begin_epoch()
+        return self._noted(command)
+
+    def _heartbeat(self, command: Heartbeat) -> WorkerNoted:
+        self.workers.named(command.worker_id, command.incarnation).seen_ms = self.now_ms
+        return self._noted(command)
+
+    def _remove_worker(self, command: RemoveWorker) -> WorkerRemoved:
+        self.workers.known.remove(self.workers.named(command.worker_id, command.incarnation))
+        if self._is_in_use():
+            self._begin_epoch()
+        return WorkerRemoved(epoch=self.epoch, worker_id=command.worker_id)
+
+    def _noted(self, command: RegisterWorker | Heartbeat) -> WorkerNoted:
+        return WorkerNoted(
+            epoch=self.epoch, worker_id=command.worker_id, heartbeat_ms=self.workers.heartbeat_ms
+        )
+
+    def _is_in_use(self) -> bool:
+        return self._is_held() or any(store.keys for store in self.stores)
+
+    def _begin_epoch(self) -> None:
+        """Nothing is cached any more; what is held stays held."""
+        self.epoch += 1
+        for store in self.stores:
+            store.keys = []
+            store.to_copy = {}
 
     _HANDLERS: ClassVar[dict[type[PoolCommand], Callable[..., Reply]]] = {
         CreateLease: _create_lease,
@@ -355,4 +418,7 @@ class NaivePool:
         AllocateBlocks: _allocate_blocks,
         FreeBlocks: _free_blocks,
         ResetPrefixCache: _reset_prefix_cache,
+        RegisterWorker: _register_worker,
+        Heartbeat: _heartbeat,
+        RemoveWorker: _remove_worker,
     }

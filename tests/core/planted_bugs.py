@@ -44,6 +44,10 @@ from core.planted_pool_bugs import (
     ResetWhileHeld,
     StepHalfDone,
 )
+from core.planted_worker_bugs import WORKER_BUGS
+
+WITH_WORKERS = {bug.__name__ for bug in WORKER_BUGS}
+"""Those that show only where workers register."""
 
 
 def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool], None]]:
@@ -101,6 +105,7 @@ PLANTED_BUGS = {
         CopiesLostInSnapshot,
         CopiesNotHeld,
         CopiesHeldTooLong,
+        *WORKER_BUGS,
     ),
 }
 

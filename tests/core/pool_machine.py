@@ -11,7 +11,14 @@ from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from hypothesis.strategies import SearchStrategy
 
 from blockyard.core.commands import (
@@ -20,15 +27,18 @@ from blockyard.core.commands import (
     ExpireLeases,
     Free,
     FreeBlocks,
+    Heartbeat,
     Idempotent,
     LeaseCommand,
+    RegisterWorker,
+    RemoveWorker,
     RenewLease,
     ResetPrefixCache,
     Step,
 )
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import InsufficientBlocks, InvalidRequest, LeaseExpired
-from blockyard.core.ids import SequenceId
+from blockyard.core.errors import InsufficientBlocks, InvalidRequest, LeaseExpired, StaleEpoch
+from blockyard.core.ids import SequenceId, WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import CacheReset, LeasesExpired
 from core.allocator import plain
@@ -69,6 +79,9 @@ class PoolMachine(RuleBasedStateMachine):
 
     pools: ClassVar[SearchStrategy[PoolConfig]] = pool_configs()
     """What is drawn from."""
+
+    has_workers: ClassVar[bool] = False
+    """Whether workers register."""
 
     pair: PoolPair
     schedulers: Schedulers
@@ -166,7 +179,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(drained=st.sampled_from([False] * 15 + [True]))
     def reset(self, *, drained: bool) -> None:
         if drained:
-            for lease in self.schedulers.live_leases():
+            for lease in self.schedulers.standing_leases():
                 self.pair.do(DeleteLease(lease_id=lease.lease_id))
         reply = self.pair.do(ResetPrefixCache())
         assert isinstance(reply, CacheReset)
@@ -200,6 +213,80 @@ class PoolMachine(RuleBasedStateMachine):
         self.coverage["expired leases"] += len(reply.lease_ids)
         self.coverage["sequences freed by expiry"] += reply.num_freed_sequences
 
+    # Workers
+
+    def all_workers_call(self) -> None:
+        for worker in list(self.pair.naive.workers.known):
+            self.pair.do(Heartbeat(worker_id=WorkerId(worker.worker_id), incarnation=worker.incarnation))
+
+    @precondition(lambda self: self.has_workers)
+    @rule(worker=picks, rank=picks, incarnation=st.sampled_from(["first"] * 3 + ["second"]))
+    def register_worker(self, *, worker: int, rank: int, incarnation: str) -> None:
+        """Mostly the worker of its rank, as it was."""
+        known = self.pair.naive.workers.known
+        rank %= 3
+        worker_id = WorkerId(f"w{rank if worker % 4 else worker % 3}")
+        epoch, num_held = self.pair.naive.epoch, self.pair.pool.num_held_blocks
+        self.pair.do(
+            RegisterWorker(worker_id=worker_id, rank=rank, device=f"cuda:{rank}", incarnation=incarnation)
+        )
+        has_begun = self.pair.naive.epoch > epoch
+        self.coverage["epoch begins while blocks are held"] += has_begun and num_held > 0
+        self.coverage["worker registers again"] += not has_begun and bool(known)
+        assert self.pair.pool.num_held_blocks == num_held
+
+    register_again = register_worker
+
+    @precondition(lambda self: self.pair.naive.workers.known)
+    @rule(worker=picks, incarnation=st.sampled_from(["first", "second", None]))
+    def heartbeat(self, *, worker: int, incarnation: str | None) -> None:
+        caller = self.pair.naive.workers.known[worker % len(self.pair.naive.workers.known)]
+        self.pair.do(Heartbeat(worker_id=WorkerId(caller.worker_id), incarnation=incarnation))
+
+    @precondition(lambda self: self.pair.naive.workers.known)
+    @rule(worker=picks)
+    def lose_worker(self, *, worker: int) -> None:
+        """Time passes, and one does not call: until it does, nobody gets blocks, unless that is allowed."""
+        lost = self.pair.naive.workers.known[worker % len(self.pair.naive.workers.known)]
+        self.pair.now_ms += self.pair.naive.workers.timeout_ms
+        for known in list(self.pair.naive.workers.known):
+            if known is not lost:
+                self.pair.do(Heartbeat(worker_id=WorkerId(known.worker_id)))
+        for holder in self.schedulers.live_leases():
+            self.pair.do(AllocateBlocks(lease_id=holder.lease_id, num_blocks=1), once=bool(worker % 2))
+
+    @precondition(lambda self: self.pair.naive.workers.known)
+    @rule(
+        worker=picks,
+        is_known=st.sampled_from([True] * 3 + [False]),
+        incarnation=st.sampled_from(["first", None]),
+    )
+    def remove_worker(self, *, worker: int, is_known: bool, incarnation: str | None) -> None:
+        known = self.pair.naive.workers.known[worker % len(self.pair.naive.workers.known)]
+        worker_id = WorkerId(known.worker_id if is_known else "nobody")
+        self.pair.do(RemoveWorker(worker_id=worker_id, incarnation=incarnation))
+
+    @precondition(lambda self: self.schedulers.stale_leases())
+    @rule(pick=picks, give_back=st.booleans(), once=rarely)
+    def use_stale_lease(self, *, pick: int, give_back: bool, once: bool) -> None:
+        """Nothing goes on under a lease of an earlier epoch, but what it holds can be given back."""
+        leases = self.schedulers.stale_leases()
+        holder = leases[pick % len(leases)]
+        lease_id, own = holder.lease_id, self.schedulers.held_by(holder)
+        if give_back:
+            self.pair.do(Free(lease_id=lease_id, sequence_ids=[each.sequence_id for each in own[:1]]))
+            self.pair.do(FreeBlocks(lease_id=lease_id, block_ids=holder.raw_blocks[:1]))
+            self.pair.do(DeleteLease(lease_id=lease_id) if pick % 2 else RenewLease(lease_id=lease_id))
+            self.coverage["sequences of earlier epochs are freed"] += bool(own)
+            return
+        going_on = [AllocateBlocks(lease_id=lease_id, num_blocks=1), Step(lease_id=lease_id)]
+        if own:
+            sequence = own[pick % len(own)]
+            going_on.append(self.schedulers.commit(sequence, num_behind=0, with_content=False))
+            self.coverage["sequences of earlier epochs go no further"] += 1
+        for command in going_on:
+            assert isinstance(self.pair.do(command, once=once), StaleEpoch)
+
     # Repeats, restarts and faults
 
     @rule(pick=picks, other_request=rarely)
@@ -215,7 +302,7 @@ class PoolMachine(RuleBasedStateMachine):
             command = Idempotent(key=first.key, fingerprint=b"another", command=first.command)
         again = self.pair.do(command)
         assert self.pair.settled() == before
-        live = {lease.lease_id for lease in self.schedulers.live_leases()}
+        live = {lease.lease_id for lease in self.schedulers.standing_leases()}
         if isinstance(first.command, LeaseCommand) and first.command.lease_id not in live:
             assert isinstance(again, LeaseExpired)
         elif other_request:
@@ -242,6 +329,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(lease=picks, first=st.sampled_from(range(8)))
     def err(self, *, lease: int, first: int) -> None:
         """Every eighth of the faults that can be made now."""
+        self.all_workers_call()
         made = faulty_requests(self.pair.naive, self.schedulers.pick_lease(lease))
         for fault in sorted(made)[first::8]:
             command, expected = made[fault]

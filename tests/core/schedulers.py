@@ -58,11 +58,19 @@ class Schedulers:
         lease_id = LeaseId(f"l{self._num_leases}")
         self._pair.do(CreateLease(lease_id=lease_id, holder="test", ttl_ms=ttl_ms), once=once)
 
-    def live_leases(self) -> list[NaiveLease]:
-        """Those that have not run out; one is created if need be."""
+    def standing_leases(self) -> list[NaiveLease]:
+        """Those that have not run out, of earlier epochs, too."""
         naive = self._pair.naive
         now_ms = max(self._pair.now_ms, naive.now_ms)
-        live = [lease for lease in naive.leases.values() if lease.expires_at_ms > now_ms]
+        return [lease for lease in naive.leases.values() if lease.expires_at_ms > now_ms]
+
+    def stale_leases(self) -> list[NaiveLease]:
+        """Those of earlier epochs."""
+        return [lease for lease in self.standing_leases() if lease.epoch < self._pair.naive.epoch]
+
+    def live_leases(self) -> list[NaiveLease]:
+        """Those of this epoch that have not run out; one is created if need be."""
+        live = [lease for lease in self.standing_leases() if lease.epoch == self._pair.naive.epoch]
         if live:
             return live
         self._pair.do(ExpireLeases())
@@ -101,7 +109,7 @@ class Schedulers:
             if sequence_id not in self._pair.naive.sequences.live:
                 return sequence_id
         self._pair.do(ExpireLeases())
-        for lease in self.live_leases():
+        for lease in self.standing_leases():
             ids = [known.sequence_id for known in self.held_by(lease)]
             self._pair.do(Free(lease_id=lease.lease_id, sequence_ids=ids))
         return self._unused_id()

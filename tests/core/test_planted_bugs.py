@@ -5,7 +5,7 @@ from hypothesis import Phase, settings
 
 from blockyard.core.pool import Pool
 from core.drawn_pools import pool_configs
-from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS, POOLS_OF_BUGS
+from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS, POOLS_OF_BUGS, WITH_WORKERS
 from core.pool_machine import SETTINGS, PoolMachine, run
 
 UNTIL_FOUND = settings(
@@ -22,6 +22,7 @@ UNTIL_FOUND = settings(
 def test_the_machine_finds_a_planted_bug(bug: str) -> None:
     class BrokenMachine(PoolMachine):
         pools = POOLS_OF_BUGS.get(bug, pool_configs())
+        has_workers = bug in WITH_WORKERS
 
         @staticmethod
         def plant(pool: Pool) -> None:

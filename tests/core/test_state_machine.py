@@ -22,6 +22,10 @@ SHARES = (
     (0.2, pool_configs(WINDOWS, caching=True, drafts=True)),
     (0.1, pool_configs(caching=True, host=True)),
 )
+
+WORKERS_SHARE = 0.15
+"""Of the runs, beside: with workers that come and go."""
+
 """Of the runs, with which pools: of any mixture, and of those that few of these would be."""
 
 MIN_STEPS = 100_000 if NIGHTLY else 5_000
@@ -60,6 +64,16 @@ MUST_HAPPEN = (
     "reset: True",
     "reset: False",
     "restarts",
+    "RegisterWorker: WorkerReplaced",
+    "Heartbeat: WorkerReplaced",
+    "RemoveWorker: WorkerRemoved",
+    "RemoveWorker: WorkerNotFound",
+    "AllocateBlocks: NotReady",
+    "Idempotent: NotReady",
+    "worker registers again",
+    "epoch begins while blocks are held",
+    "sequences of earlier epochs are freed",
+    "sequences of earlier epochs go no further",
     "expired leases",
     "sequences freed by expiry",
     "fault: extension to no tokens",
@@ -71,10 +85,12 @@ MUST_HAPPEN = (
 def test_the_pool_does_what_the_naive_pool_does() -> None:
     def run_shares(round_number: int) -> Counter[str]:
         coverage: Counter[str] = Counter()
-        for share, drawn_pools in SHARES:
+        with_workers = [(WORKERS_SHARE, pools) for pools in (pool_configs(), pool_configs(STATE_POOLS))]
+        for share, drawn_pools in (*SHARES, *with_workers):
 
             class Machine(PoolMachine):
                 pools = drawn_pools
+                has_workers = (share, drawn_pools) in with_workers
 
             num_runs = round(share * NUM_RUNS)
             coverage += run(seeded(Machine, round_number), settings(SETTINGS, max_examples=num_runs))

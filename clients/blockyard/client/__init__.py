@@ -9,7 +9,7 @@ from blockyard.client.client import Client, Pool
 from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
 from blockyard.client.lease import AsyncLease, Lease
 from blockyard.client.pool_options import PoolOptions
-from blockyard.client.reports import Hashed, PoolDescription
+from blockyard.client.reports import Hashed, PoolDescription, Registration, WorkerReport
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import Scheduled, StepResult
@@ -39,6 +39,8 @@ from blockyard.core.errors import (
     SequenceExistsElsewhere,
     SequenceNotFound,
     StaleEpoch,
+    WorkerNotFound,
+    WorkerReplaced,
 )
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import HashChain, Hasher
@@ -59,6 +61,7 @@ from blockyard.core.replies import (
     SequenceState,
     StepExtended,
     Stepped,
+    WorkerNoted,
 )
 from blockyard.core.statistics import Statistics
 
@@ -118,6 +121,7 @@ __all__ = [
     "PromptEmbeds",
     "Publish",
     "Refused",
+    "Registration",
     "Request",
     "Response",
     "RetryPolicy",
@@ -137,5 +141,9 @@ __all__ = [
     "Stepped",
     "Transport",
     "UnexpectedReply",
+    "WorkerNotFound",
+    "WorkerNoted",
+    "WorkerReplaced",
+    "WorkerReport",
     "may_have_been_done",
 ]

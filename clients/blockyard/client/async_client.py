@@ -63,6 +63,10 @@ class AsyncPool:
     reset_prefix_cache = awaitable(PoolCalls.reset_prefix_cache)
     lookup = awaitable(PoolCalls.lookup)
     sequence = awaitable(PoolCalls.sequence)
+    workers = awaitable(PoolCalls.workers)
+    register_worker = awaitable(PoolCalls.register_worker)
+    heartbeat = awaitable(PoolCalls.heartbeat)
+    remove_worker = awaitable(PoolCalls.remove_worker)
 
     @property
     def name(self) -> str:

@@ -42,6 +42,10 @@ class Pool:
     reset_prefix_cache = blocking(PoolCalls.reset_prefix_cache)
     lookup = blocking(PoolCalls.lookup)
     sequence = blocking(PoolCalls.sequence)
+    workers = blocking(PoolCalls.workers)
+    register_worker = blocking(PoolCalls.register_worker)
+    heartbeat = blocking(PoolCalls.heartbeat)
+    remove_worker = blocking(PoolCalls.remove_worker)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from blockyard.client.renewal import TaskRenewal, ThreadRenewal
 from blockyard.client.reports import PoolDescription
 from blockyard.client.retry import NO_RETRY
 from blockyard.client.sender import STOPPING_S, AsyncSender, Sender
-from blockyard.core.errors import LeaseExpired, PoolNotFound
+from blockyard.core.errors import LeaseExpired, PoolNotFound, StaleEpoch
 from blockyard.core.replies import LeaseReleased
 
 T = TypeVar("T")
@@ -51,7 +51,8 @@ class _LeaseBooks:
 
         It stands for its ttl from when the last call was sent that the server has answered. After that its
         blocks may be another's: write to them no more. Its calls then raise `LeaseExpired`, or `PoolNotFound`
-        where the server has said that the pool is gone.
+        where the server has said that the pool is gone, or `StaleEpoch` where a worker has lost its memory:
+        then `Lease.release` gives its blocks back.
         """
         return self._state.has_ended(time.monotonic())
 
@@ -73,7 +74,7 @@ class _LeaseBooks:
         """Around a call that may tell that the lease has ended."""
         try:
             yield
-        except (LeaseExpired, PoolNotFound) as error:
+        except (LeaseExpired, PoolNotFound, StaleEpoch) as error:
             self._state.note_ended(error)
             raise
 
@@ -115,7 +116,7 @@ class Lease(_LeaseBooks):
         if self._renewal is not None:
             self._renewal.signal()
             self._renewal.join(STOPPING_S)
-        if self._state.is_known_ended:
+        if self._state.holds_nothing:
             return self._calls.nothing_released()
         released = self._sender.send(self._calls.release())
         self._state.note_released()
@@ -171,7 +172,7 @@ class AsyncLease(_LeaseBooks):
         """As `Lease.release`."""
         if self._renewal is not None:
             await self._renewal.stop()
-        if self._state.is_known_ended:
+        if self._state.holds_nothing:
             return self._calls.nothing_released()
         released = await self._sender.send(self._calls.release())
         self._state.note_released()

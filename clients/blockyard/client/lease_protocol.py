@@ -51,7 +51,8 @@ class LeaseCalls:
     def renew(self) -> Call[replies.LeaseGranted]:
         """Start the lease's time anew. Needed only where neither calls nor the background do so."""
         path = pool_path(self.pool, "leases", self.lease_id, "renew")
-        return Call(method="POST", path=path, read=_read_granted, is_keyed=True)
+        body = encode_given(Form.JSON, epoch=self.epoch)
+        return Call(method="POST", path=path, read=_read_granted, body=body, is_keyed=True)
 
     def release(self) -> Call[replies.LeaseReleased]:
         """End the lease; all it holds becomes free. Nothing happens if it has ended."""

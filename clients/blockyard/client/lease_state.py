@@ -8,7 +8,7 @@ the call. So what the holder counts ends first:
                   |---------- ttl at the server ----------|
 """
 
-from blockyard.core.errors import BlockyardError, LeaseExpired
+from blockyard.core.errors import BlockyardError, LeaseExpired, StaleEpoch
 from blockyard.core.replies import LeaseGranted
 
 RENEWALS_PER_TTL = 3
@@ -33,9 +33,9 @@ class LeaseState:
         self._ended: BlockyardError | None = None
 
     @property
-    def is_known_ended(self) -> bool:
-        """Whether the server has said that it holds nothing any more."""
-        return self._ended is not None
+    def holds_nothing(self) -> bool:
+        """Whether the server has said so. One of an earlier epoch has ended, and still holds its blocks."""
+        return self._ended is not None and not isinstance(self._ended, StaleEpoch)
 
     def has_ended(self, now_s: float) -> bool:
         """Whether it has ended: released, expired, or perhaps expired since nobody has renewed it in time."""
@@ -45,7 +45,7 @@ class LeaseState:
         """Refuse, without asking the server, what is asked under a lease that has ended.
 
         Raises:
-            LeaseExpired, PoolNotFound: It has ended.
+            LeaseExpired, PoolNotFound, StaleEpoch: It has ended.
         """
         if self._ended is not None:
             raise self._ended.again()
@@ -61,7 +61,7 @@ class LeaseState:
             self._renewed_s = max(self._renewed_s, sent_s)
 
     def note_ended(self, error: BlockyardError) -> None:
-        """The server has refused a call with ``error``: the lease has expired, or its pool is gone."""
+        """The server has refused a call with ``error``: the lease, its epoch or its pool has ended."""
         self._ended = error
 
     def note_released(self) -> None:

@@ -30,6 +30,8 @@ class PoolOptions(TypedDict, total=False):
             resident. A plan's follow from its memory.
         prefix_cache_retention_interval: Tokens, a multiple of the scheduler block size: sliding-window groups
             keep what a hit needs so often and at the prompt's end; 0: there alone. By default every block.
+        worker_timeout_ms: A worker that has not called for so long is lost. 5,000 by default.
+        needs_all_workers: Give no blocks while a registered worker is lost. On by default.
     """
 
     block_size: int
@@ -48,6 +50,8 @@ class PoolOptions(TypedDict, total=False):
     watermark_blocks: int
     num_host_blocks: int
     prefix_cache_retention_interval: int
+    worker_timeout_ms: int
+    needs_all_workers: bool
 
 
 def options_body(options: PoolOptions) -> dict[str, Any]:

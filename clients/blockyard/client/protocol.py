@@ -11,13 +11,13 @@ from typing import Any, Unpack
 from urllib.parse import quote
 
 from blockyard.client.bodies import content_body, extras_body
-from blockyard.client.call import Call, read_nothing, read_probe, reader
+from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader
 from blockyard.client.pool_options import PoolOptions, options_body
-from blockyard.client.reports import Hashed, PoolDescription, PoolList
+from blockyard.client.reports import Hashed, PoolDescription, PoolList, Registration, WorkerList, WorkerReport
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
-from blockyard.core.errors import InvalidRequest, PoolNotFound
+from blockyard.core.errors import InvalidRequest, PoolNotFound, WorkerNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash
@@ -34,6 +34,9 @@ _read_reset = reader(replies.CacheReset)
 _read_found = reader(replies.Found)
 _read_sequence = reader(replies.SequenceState)
 _read_granted = reader(replies.LeaseGranted)
+_read_registration = reader(Registration)
+_read_noted = reader(replies.WorkerNoted)
+_read_worker_list = reader(WorkerList)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,75 @@ class PoolCalls:
             body=encode({"holder": holder, "ttl_ms": ttl_ms}, Form.JSON),
             is_keyed=True,
         )
+
+    def workers(self) -> Call[Sequence[WorkerReport]]:
+        """The pool's workers, by rank."""
+        return Call(method="GET", path=pool_path(self.name, "workers"), read=_read_workers)
+
+    def register_worker(
+        self, worker_id: str, *, rank: int, device: str, incarnation: str
+    ) -> Call[Registration]:
+        """Take a rank's place in the pool, or the same place again.
+
+        Args:
+            worker_id: The worker's name, unique in the pool; the same after a restart.
+            rank: In the pool's plan, from 0.
+            device: Where its tensors lie, for people.
+            incarnation: As old as its memory: another one means that the rank's content is gone.
+
+        Raises:
+            WorkerReplaced: Another worker has the rank, and is alive.
+            InvalidRequest: The plan has no such rank.
+            PoolNotFound: There is no such pool.
+        """
+        body = {"worker_id": worker_id, "rank": rank, "device": device, "incarnation": incarnation}
+        return Call(
+            method="POST",
+            path=pool_path(self.name, "workers"),
+            read=_read_registration,
+            body=encode(body, Form.JSON),
+        )
+
+    def heartbeat(self, worker_id: str, incarnation: str) -> Call[replies.WorkerNoted]:
+        """Say that a worker is there.
+
+        Args:
+            worker_id: Its name.
+            incarnation: That it registered with.
+
+        Raises:
+            WorkerNotFound: It is not registered.
+            WorkerReplaced: Another incarnation of it is.
+        """
+        return Call(
+            method="POST",
+            path=pool_path(self.name, "workers", worker_id, "heartbeat"),
+            read=_read_noted,
+            body=encode({"incarnation": incarnation}, Form.JSON),
+        )
+
+    def remove_worker(self, worker_id: str, incarnation: str | None = None) -> Call[None]:
+        """Forget a worker that has gone for good: what its rank cached is gone with it.
+
+        Args:
+            worker_id: Its name.
+            incarnation: Only if it registered with this; None: whatever it registered with.
+
+        Raises:
+            WorkerNotFound: It is not registered.
+            WorkerReplaced: Another incarnation of it is.
+        """
+        return Call(
+            method="DELETE",
+            path=pool_path(self.name, "workers", worker_id),
+            read=read_nothing,
+            body=encode_given(Form.JSON, incarnation=incarnation),
+            if_gone=(WorkerNotFound, None),
+        )
+
+
+def _read_workers(response: Response) -> Sequence[WorkerReport]:
+    return _read_worker_list(response).workers
 
 
 def _read_pools(response: Response) -> Sequence[PoolDescription]:

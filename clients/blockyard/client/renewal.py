@@ -78,7 +78,8 @@ def renew_in_time(state: LeaseState, now_s: Callable[[], float]) -> Renewing:
         pause_s = max(0.0, started_s + state.pause_after_failure_s - now_s())
     if not state.is_released:
         _log.warning(
-            "lease %s has ended: it expired, was not renewed in time, or its pool is gone", state.lease_id
+            "lease %s has ended: it expired, was not renewed in time, its epoch is over, or its pool is gone",
+            state.lease_id,
         )
 
 

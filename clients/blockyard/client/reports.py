@@ -10,6 +10,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
+from blockyard.planning.memory_map import MemoryMap
 
 HexBytes = Annotated[
     bytes, BeforeValidator(lambda value: bytes.fromhex(value) if isinstance(value, str) else value)
@@ -31,6 +32,8 @@ class PoolDescription:
         max_model_len: None for no bound.
         num_host_blocks: Of groups whose blocks lie in the host's memory; None where none does.
         prefix_cache_retention_interval: None for every block.
+        worker_timeout_ms: A worker that has not called for so long is lost.
+        needs_all_workers: Whether no blocks are given while a registered worker is lost.
     """
 
     pool: str
@@ -49,6 +52,8 @@ class PoolDescription:
     watermark_blocks: int
     num_host_blocks: int | None
     prefix_cache_retention_interval: int | None
+    worker_timeout_ms: int
+    needs_all_workers: bool
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""
@@ -103,3 +108,46 @@ class Hashed:
     extra_keys: list[Any]
     event_extra_keys: list[Any] | None
     external_int64: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A worker's place in its pool.
+
+    Attributes:
+        epoch: The pool's.
+        heartbeat_ms: How often the worker has to call.
+        memory: What it has to allocate; None where the pool was not made from a plan.
+    """
+
+    epoch: int
+    heartbeat_ms: int
+    memory: MemoryMap | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReport:
+    """A worker as the pool knows it.
+
+    Attributes:
+        worker_id: Its name.
+        rank: Its place in the pool's plan.
+        device: Where its tensors lie.
+        incarnation: As old as its memory.
+        state: ``alive``, or ``lost`` once it has been silent for too long.
+        silent_ms: Since it called last.
+    """
+
+    worker_id: str
+    rank: int
+    device: str
+    incarnation: str
+    state: str
+    silent_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerList:
+    """A pool's workers."""
+
+    workers: list[WorkerReport]

@@ -98,7 +98,9 @@ class Scheduler(_Verbs):
             What was given.
 
         Raises:
-            LeaseExpired, StaleEpoch, PoolNotFound: Nothing is held any more: see `restart`.
+            LeaseExpired, PoolNotFound: Nothing is held any more: see `restart`.
+            StaleEpoch: A worker has lost its memory, and with it all that was computed: see `restart`.
+            NotReady: A worker is lost, and no blocks are given until it is back.
             SequenceNotFound, InvalidRequest: An argument names no live sequence, or cannot be meant; or the
                 pool hashes otherwise than this scheduler.
             BlockyardError: Any other. If `is_step_under_way`, the outcome is unknown: see `resume`. Else the
@@ -128,7 +130,9 @@ class Scheduler(_Verbs):
     def restart(self, lease: Lease) -> None:
         """Go on under a new lease, after the old one ended: every sequence waits to be admitted again.
 
-        After `PoolNotFound` (pools end with their server) that is a lease of the pool created anew.
+        After `PoolNotFound` (pools end with their server) that is a lease of the pool created anew. After
+        `StaleEpoch` release the old one first: it holds its blocks until then, in case other workers still
+        write to them.
         """
         self._schedule.forget_blocks()
         self._lease = lease

@@ -240,7 +240,7 @@ class Allocator:
         num_freed = 0
         for store, table in zip(self._stores, sequence.tables, strict=True):
             if table.edge_state is not None:  # nothing overwrites it any more
-                del store.running_states[table.block_ids[table.edge_state]]
+                store.running_states.pop(table.block_ids[table.edge_state], None)  # or it is forgotten
             num_freed += store.release(reversed(table.block_ids))
         return num_freed
 

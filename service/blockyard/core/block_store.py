@@ -182,11 +182,13 @@ class BlockStore:
             self._forget(block)
 
     def forget_all(self) -> None:
-        """Forget every hash. The free queue keeps its order."""
+        """Forget every hash. The free queue keeps its order, and nobody's blocks change hands."""
         self.index.clear()
         self.hashes = [None] * len(self.hashes)
         self.unfilled.clear()
         self.further_hashes.clear()
+        self.running_states.clear()
+        self.states_to_copy.clear()
         self.num_cached_blocks = 0
 
     def to_state(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +174,35 @@ class FreeBlocks(LeaseCommand):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPrefixCache(PoolCommand):
     """Forget every hash, if no block is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterWorker(PoolCommand):
+    """A worker holds the tensors of ``rank``: see `blockyard.core.workers.Worker`.
+
+    One whose memory is new begins an epoch, unless the pool was never used.
+    """
+
+    worker_id: WorkerId
+    rank: int
+    device: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(PoolCommand):
+    """A worker is there. ``incarnation``: the caller's; None where it does not say."""
+
+    worker_id: WorkerId
+    incarnation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWorker(PoolCommand):
+    """A worker has gone for good, and its memory with it. ``incarnation``: as for `Heartbeat`."""
+
+    worker_id: WorkerId
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,8 @@ class PoolConfig:
         watermark_blocks: Blocks that admitting a new sequence leaves free.
         prefix_cache_retention_interval: Tokens from one place to the next at which sliding-window groups keep
             what a hit needs, beside the prompt's end; 0 for that alone, None for every block.
+        worker_timeout_ms: How long a worker may be silent before it is lost.
+        needs_all_workers: Whether no blocks are given while a registered worker is lost.
     """
 
     num_blocks: int
@@ -97,6 +99,8 @@ class PoolConfig:
     eviction: Eviction = Eviction.LRU
     watermark_blocks: int = 0
     prefix_cache_retention_interval: int | None = None
+    worker_timeout_ms: int = 5_000
+    needs_all_workers: bool = True
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit each other.
@@ -122,6 +126,7 @@ class PoolConfig:
             ("scheduler_block_size", self.scheduler_block_size),
             ("hash_block_size", self.hash_block_size),
             ("max_in_flight_tokens", self.max_in_flight_tokens),
+            ("worker_timeout_ms", self.worker_timeout_ms),
             ("max_model_len", 1 if self.max_model_len is None else self.max_model_len),
         ):
             _require(size >= 1, name, "must be at least 1")

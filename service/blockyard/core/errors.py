@@ -5,6 +5,8 @@
     ├── PoolNotFound               pool_not_found
     ├── SequenceNotFound           sequence_not_found
     ├── PlanNotFound               plan_not_found
+    ├── WorkerNotFound             worker_not_found
+    ├── WorkerReplaced             worker_replaced
     ├── PoolExists                 pool_exists
     ├── PoolInUse                  pool_in_use
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
@@ -86,6 +88,20 @@ class PlanNotFound(BlockyardError):
 
     code = "plan_not_found"
     title = "The pool was not made from a plan"
+
+
+class WorkerNotFound(BlockyardError):
+    """The pool knows no worker of this id."""
+
+    code = "worker_not_found"
+    title = "No such worker"
+
+
+class WorkerReplaced(BlockyardError):
+    """The rank is another worker's, or another incarnation's."""
+
+    code = "worker_replaced"
+    title = "Another worker has this rank"
 
 
 class PoolExists(BlockyardError):
@@ -218,10 +234,13 @@ class Overloaded(BlockyardError):
 
 
 class NotReady(BlockyardError):
-    """The server is starting or stopping. Figures: ``retry_after_ms``."""
+    """The server is starting or stopping, or the pool waits for lost workers.
+
+    Figures: ``retry_after_ms``, and ``lost_ranks`` where it waits.
+    """
 
     code = "not_ready"
-    title = "The server is not ready"
+    title = "Not ready to serve"
 
 
 ERRORS: tuple[type[BlockyardError], ...] = (
@@ -229,6 +248,8 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     PoolNotFound,
     SequenceNotFound,
     PlanNotFound,
+    WorkerNotFound,
+    WorkerReplaced,
     PoolExists,
     PoolInUse,
     SequenceExistsElsewhere,

@@ -18,5 +18,8 @@ SequenceId = NewType("SequenceId", str)
 SequenceHandle = NewType("SequenceHandle", int)
 """The pool's short name for a live sequence; never used twice in a pool's life."""
 
+WorkerId = NewType("WorkerId", str)
+"""A worker's own name, unique in its pool."""
+
 NULL_BLOCK: BlockId = 0
 """Stands in a block table where a block was dropped. Never handed out, never counted as held."""

@@ -18,6 +18,7 @@ class Lease:
     """A holder's claim; all of it comes back when the lease ends.
 
     Attributes:
+        epoch: The pool's when it was granted: what its sequences cached is gone once the pool has moved on.
         expires_at_ms: When it ends unless renewed, on the clock that commands are given.
         sequences: Its live sequences, in the order of their admission.
         raw_blocks: Blocks held without a sequence, in the order in which they were given.
@@ -28,6 +29,7 @@ class Lease:
 
     lease_id: LeaseId
     holder: str
+    epoch: int
     ttl_ms: int
     expires_at_ms: int
     sequences: dict[SequenceId, Sequence] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class Lease:
         return {
             "lease_id": self.lease_id,
             "holder": self.holder,
+            "epoch": self.epoch,
             "ttl_ms": self.ttl_ms,
             "expires_at_ms": self.expires_at_ms,
             "raw_blocks": list(self.raw_blocks),
@@ -55,6 +58,7 @@ class Lease:
         return cls(
             lease_id=state["lease_id"],
             holder=state["holder"],
+            epoch=state["epoch"],
             ttl_ms=state["ttl_ms"],
             expires_at_ms=state["expires_at_ms"],
             raw_blocks=dict.fromkeys(state["raw_blocks"]),

@@ -24,11 +24,12 @@ from blockyard.core.errors import (
     InvalidRequest,
     LeaseExpired,
     NotOwner,
+    NotReady,
     SequenceNotFound,
     StaleEpoch,
 )
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId
+from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId, WorkerId
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
@@ -36,6 +37,10 @@ from blockyard.core.sequences import Sequences
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep
+from blockyard.core.workers import Memory, Worker, Workers
+
+MAX_WORKERS = 4096
+"""Of one pool."""
 
 MAX_POOL_REPLIES = 1024
 """Idempotency keys of calls without a lease that a pool remembers."""
@@ -59,6 +64,7 @@ class Pool:
         self.hits = HitWindow()
         self.replies = ReplyMemory(MAX_POOL_REPLIES)
         self.leases: dict[LeaseId, Lease] = {}
+        self.workers = Workers(config.worker_timeout_ms)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
         self.stores = [BlockStore(size, len(config.groups), self.counters) for size in sizes]
         """The device's blocks and, where groups lie there, the host's."""
@@ -99,6 +105,8 @@ class Pool:
             return reply
         try:
             reply = self._apply(inner)
+        except NotReady:
+            raise  # a repeat may succeed
         except BlockyardError as error:
             memory.remember(command.key, command.fingerprint, error.again())
             raise
@@ -138,8 +146,8 @@ class Pool:
             block_ids=sequence.block_ids,
         )
 
-    def statistics(self) -> Statistics:
-        """The figures of this moment."""
+    def statistics(self, now_ms: int | None = None) -> Statistics:
+        """The figures of ``now_ms``; None for the time of the last command."""
         num_free, num_held = self.store.num_free_blocks, self.store.num_held_blocks
         return Statistics(
             epoch=self.epoch,
@@ -153,6 +161,8 @@ class Pool:
             hit_rate=self.hits.hit_rate,
             num_sequences=len(self.sequences),
             num_leases=len(self.leases),
+            num_workers=len(self.workers),
+            num_lost_workers=self.workers.num_lost(self.now_ms if now_ms is None else now_ms),
             counters=self.counters.to_state(),
         )
 
@@ -185,6 +195,8 @@ class Pool:
     def _apply(self, command: ask.PoolCommand) -> tell.Reply:
         lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
         self.check_epoch(command.epoch)
+        if lease is not None and not isinstance(command, _GIVING_BACK):
+            self.check_epoch(lease.epoch)
         handler = self._HANDLERS[type(command)]
         try:
             return handler(self, command) if lease is None else handler(self, command, lease)
@@ -209,6 +221,7 @@ class Pool:
         lease = Lease(
             lease_id=command.lease_id,
             holder=command.holder,
+            epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
         )
@@ -279,6 +292,7 @@ class Pool:
         return sequence
 
     def _allocate(self, command: ask.Allocate, lease: Lease) -> tell.Allocated:
+        self._check_workers()
         admission = command.admission
         sequence = lease.sequences.get(admission.sequence_id)
         content = self.sequences.check_admission(admission, sequence)
@@ -353,6 +367,8 @@ class Pool:
                 return last
             if command.step_id < last.step_id:
                 raise InvalidRequest.of("step_id", f"must rise: the lease's last step was {last.step_id}")
+        if command.extend.sequences or command.admit:
+            self._check_workers()
         planned = PlannedStep(command, lease, self.sequences)
         self._release_copies(lease)
         extend, admit = planned.run()
@@ -372,6 +388,7 @@ class Pool:
     # Raw blocks
 
     def _allocate_blocks(self, command: ask.AllocateBlocks, lease: Lease) -> tell.BlocksAllocated:
+        self._check_workers()
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
         self._release_copies(lease)
@@ -417,6 +434,56 @@ class Pool:
             self.counters.num_prefix_cache_resets += 1
         return tell.CacheReset(epoch=self.epoch, ok=ok)
 
+    # Workers
+
+    def _check_workers(self) -> None:
+        if self.config.needs_all_workers:
+            self.workers.check_all_there(self.now_ms)
+
+    def _register_worker(self, command: ask.RegisterWorker) -> tell.WorkerNoted:
+        if command.rank < 0:
+            raise InvalidRequest.of("rank", "must be at least 0")
+        if len(self.workers) >= MAX_WORKERS and command.worker_id not in self.workers:
+            raise InvalidRequest.of("worker_id", f"the pool has {MAX_WORKERS} workers already")
+        memory = self.workers.register(
+            Worker(
+                worker_id=command.worker_id,
+                rank=command.rank,
+                device=command.device,
+                incarnation=command.incarnation,
+                last_heartbeat_ms=self.now_ms,
+            )
+        )
+        if memory is Memory.REPLACED or (memory is Memory.FIRST and self._is_in_use()):
+            self._begin_epoch()
+        return self._noted(command.worker_id)
+
+    def _heartbeat(self, command: ask.Heartbeat) -> tell.WorkerNoted:
+        self.workers.note_heartbeat(command.worker_id, command.incarnation, self.now_ms)
+        return self._noted(command.worker_id)
+
+    def _remove_worker(self, command: ask.RemoveWorker) -> tell.WorkerRemoved:
+        self.workers.remove(command.worker_id, command.incarnation)
+        if self._is_in_use():
+            self._begin_epoch()
+        return tell.WorkerRemoved(epoch=self.epoch, worker_id=command.worker_id)
+
+    def _noted(self, worker_id: WorkerId) -> tell.WorkerNoted:
+        return tell.WorkerNoted(epoch=self.epoch, worker_id=worker_id, heartbeat_ms=self.workers.heartbeat_ms)
+
+    def _is_in_use(self) -> bool:
+        """Whether blocks hold what a worker has written, or may have."""
+        return any(store.num_held_blocks or store.num_cached_blocks for store in self.stores)
+
+    def _begin_epoch(self) -> None:
+        """A worker's memory is gone: nothing is a hit any more, and no lease goes on from what it holds.
+
+        Its blocks stay held, as other workers may still write to them, until it gives them back or ends.
+        """
+        self.epoch += 1
+        for store in self.stores:
+            store.forget_all()
+
     _HANDLERS: ClassVar[dict[type[ask.PoolCommand], Callable[..., tell.Reply]]] = {
         ask.CreateLease: _create_lease,
         ask.RenewLease: _renew_lease,
@@ -429,4 +496,11 @@ class Pool:
         ask.AllocateBlocks: _allocate_blocks,
         ask.FreeBlocks: _free_blocks,
         ask.ResetPrefixCache: _reset_prefix_cache,
+        ask.RegisterWorker: _register_worker,
+        ask.Heartbeat: _heartbeat,
+        ask.RemoveWorker: _remove_worker,
     }
+
+
+_GIVING_BACK = (ask.RenewLease, ask.DeleteLease, ask.Free, ask.FreeBlocks)
+"""What may still be done under a lease of an earlier epoch."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +139,21 @@ class CacheReset(Reply):
     """``ok`` is false, and nothing has changed, while a block is held."""
 
     ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNoted(Reply):
+    """A worker is known, and has to call every ``heartbeat_ms``."""
+
+    worker_id: WorkerId
+    heartbeat_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRemoved(Reply):
+    """A worker is not known any more."""
+
+    worker_id: WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

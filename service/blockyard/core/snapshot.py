@@ -14,13 +14,14 @@ from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences
 from blockyard.core.statistics import Counters, HitWindow
+from blockyard.core.workers import Workers
 
 if TYPE_CHECKING:
     from blockyard.core.pool import Pool
 
 P = TypeVar("P", bound="Pool")
 
-SNAPSHOT_FORMAT = 2
+SNAPSHOT_FORMAT = 3
 
 
 def take_snapshot(pool: "Pool") -> dict[str, Any]:
@@ -31,6 +32,7 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "epoch": pool.epoch,
         "now_ms": pool.now_ms,
         "next_handle": pool.sequences.next_handle,
+        "workers": pool.workers.to_state(),
         "stores": [store.to_state() for store in pool.stores],
         "leases": [lease.to_state() for lease in pool.leases.values()],
         "sequences": [
@@ -59,6 +61,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
+    pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms)
     pool.stores = [BlockStore.from_state(store, pool.counters) for store in state["stores"]]
     pool.sequences = Sequences(config, pool.stores, pool.counters, pool.hits)
     pool.sequences.next_handle = state["next_handle"]

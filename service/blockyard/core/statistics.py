@@ -84,6 +84,8 @@ class Statistics:
         num_host_blocks: Blocks in host memory, their null block included; None where no group lies there.
         num_free_host_blocks: Of these, those in the free queue.
         usage: Share of the blocks that are held, 0 to 1; the null block does not count.
+        num_workers: Registered, lost ones included.
+        num_lost_workers: Those that have been silent for too long.
         hit_rate: See `HitWindow.hit_rate`.
         counters: See `Counters`.
     """
@@ -99,4 +101,6 @@ class Statistics:
     hit_rate: float | None
     num_sequences: int
     num_leases: int
+    num_workers: int
+    num_lost_workers: int
     counters: dict[str, int]

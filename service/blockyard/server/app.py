@@ -25,6 +25,7 @@ from blockyard.server.pools import Pools
 from blockyard.server.problems import http_problem, internal_error, invalid_fields
 from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
+from blockyard.server.worker_routes import worker_routes
 
 log = structlog.get_logger("blockyard.server")
 
@@ -72,10 +73,11 @@ class Server:
             },
         )
         self.api.router.routes[:0] = handlers.routes()
-        self.api.include_router(api_routes(self.pools))
+        self.api.include_router(api_routes(self.pools, clock))
         self.api.include_router(plan_routes(self.pools))
+        self.api.include_router(worker_routes(self.pools, clock))
         self.api.include_router(health_routes(lambda: self.is_ready))
-        self.api.include_router(metrics_route(self.pools))
+        self.api.include_router(metrics_route(self.pools, clock))
         self.api.include_router(dashboard_routes())
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
         self._asgi = Guard(

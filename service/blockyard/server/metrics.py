@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.registry import Collector
 
 from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
+from blockyard.server.clock import Clock
 from blockyard.server.pools import Pools
 
 POOLS_A_SLICE = 50
@@ -39,8 +40,8 @@ COUNTER_HELP = {
 """Every counter of `Statistics.counters`, by its name there."""
 
 
-def metrics_route(pools: Pools) -> APIRouter:
-    """The route ``/metrics`` over ``pools``."""
+def metrics_route(pools: Pools, clock: Clock) -> APIRouter:
+    """The route ``/metrics`` over ``pools``, by the time of ``clock``."""
     router = APIRouter()
     process = ProcessCollector(registry=None)
 
@@ -52,7 +53,7 @@ def metrics_route(pools: Pools) -> APIRouter:
         responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
     )
     async def metrics(request: Request) -> Response:
-        figures = await _read(pools)
+        figures = await _read(pools, clock)
         accept = request.headers.get("accept", "")
         text, content_type = await asyncio.to_thread(_render, [process, PoolsCollector(figures)], accept)
         return Response(text, headers={"content-type": content_type})
@@ -60,11 +61,11 @@ def metrics_route(pools: Pools) -> APIRouter:
     return router
 
 
-async def _read(pools: Pools) -> list[tuple[str, Statistics]]:
+async def _read(pools: Pools, clock: Clock) -> list[tuple[str, Statistics]]:
     """Every pool's figures. A pool deleted meanwhile may still be among them, a new one may not."""
     figures = []
     for index, (name, pool) in enumerate(list(pools), start=1):
-        figures.append((name, pool.statistics()))
+        figures.append((name, pool.statistics(clock.now_ms())))
         if index % POOLS_A_SLICE == 0:
             await asyncio.sleep(0)
     return figures
@@ -105,6 +106,7 @@ class PoolsCollector(Collector):
         )
         yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._figures))
         yield self._blocks()
+        yield self._workers()
         yield from self._gauges()
         yield from self._counters()
 
@@ -120,6 +122,17 @@ class PoolsCollector(Collector):
             blocks.add_metric([name, "held"], figures.num_held_blocks)
             blocks.add_metric([name, "null"], num_null)
         return blocks
+
+    def _workers(self) -> Metric:
+        workers = GaugeMetricFamily(
+            "blockyard_pool_workers",
+            "Registered workers by state: those that call, and those that have been silent for too long.",
+            labels=["pool", "state"],
+        )
+        for name, figures in self._figures:
+            workers.add_metric([name, "alive"], figures.num_workers - figures.num_lost_workers)
+            workers.add_metric([name, "lost"], figures.num_lost_workers)
+        return workers
 
     def _gauges(self) -> Iterator[Metric]:
         cached = _gauge("cached_blocks", "Blocks with content for the prefix cache, held or free.")

@@ -60,7 +60,7 @@ class SlotReply(BaseModel):
     block_stride: int
 
 
-class WorkerReply(BaseModel):
+class RankReply(BaseModel):
     """One rank."""
 
     num_blocks: int
@@ -85,7 +85,7 @@ class PlanReply(BaseModel):
     layout: str
     host_num_blocks: int | None
     host_block_stride_bytes: int | None
-    workers: list[WorkerReply]
+    workers: list[RankReply]
     warnings: list[str]
 
 
@@ -103,13 +103,14 @@ def plan_reply(plan: Plan) -> PlanReply:
         layout=plan.request.layout.value,
         host_num_blocks=host_pool and host_pool.num_blocks,
         host_block_stride_bytes=host_pool and host_pool.block_bytes,
-        workers=[_worker(rank, plan) for rank in plan.ranks],
+        workers=[rank_reply(rank, plan) for rank in plan.ranks],
         warnings=plan.grouping.warnings,
     )
 
 
-def _worker(rank: RankPlan, plan: Plan) -> WorkerReply:
-    return WorkerReply(
+def rank_reply(rank: RankPlan, plan: Plan) -> RankReply:
+    """One rank's share of ``plan`` for the wire."""
+    return RankReply(
         num_blocks=plan.num_blocks,
         tp_replicas=rank.num_replicas,
         available_memory_bytes=rank.available_bytes,

@@ -81,6 +81,11 @@ class PoolConfigBody(Body):
         "end; 0: there alone; null: every block.",
     )
 
+    worker_timeout_ms: PositiveCount = Field(
+        5_000, description="A worker that has not called for so long is lost."
+    )
+    needs_all_workers: bool = Field(True, description="Give no blocks while a registered worker is lost.")
+
     def configure(self) -> tuple[PoolConfig, Plan | None]:
         """The pool's configuration with every default filled in, and the plan that it is from, if it is.
 

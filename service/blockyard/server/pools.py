@@ -40,11 +40,19 @@ class Pools:
             PoolNotFound: There is no such pool.
             PlanNotFound: It was made from sizes.
         """
-        self.get(name)
-        plan = self._plans.get(name)
+        plan = self.plan_if_any(name)
         if plan is None:
             raise PlanNotFound(f"pool {name!r} was made from sizes, not from a plan")
         return plan
+
+    def plan_if_any(self, name: str) -> Plan | None:
+        """The same, or None.
+
+        Raises:
+            PoolNotFound: There is no such pool.
+        """
+        self.get(name)
+        return self._plans.get(name)
 
     def create(self, name: str, config: PoolConfig, plan: Plan | None = None) -> tuple[Pool, bool]:
         """The pool of this name and configuration, and whether it is new.

@@ -23,6 +23,8 @@ from blockyard.core.errors import (
     SequenceExistsElsewhere,
     SequenceNotFound,
     StaleEpoch,
+    WorkerNotFound,
+    WorkerReplaced,
 )
 from blockyard.planning.errors import PLAN_ERRORS
 from blockyard.planning.layers import LAYER_KINDS
@@ -32,6 +34,8 @@ STATUS: dict[type[BlockyardError], HTTPStatus] = {
     PoolNotFound: HTTPStatus.NOT_FOUND,
     SequenceNotFound: HTTPStatus.NOT_FOUND,
     PlanNotFound: HTTPStatus.NOT_FOUND,
+    WorkerNotFound: HTTPStatus.NOT_FOUND,
+    WorkerReplaced: HTTPStatus.CONFLICT,
     PoolExists: HTTPStatus.CONFLICT,
     PoolInUse: HTTPStatus.CONFLICT,
     SequenceExistsElsewhere: HTTPStatus.CONFLICT,

@@ -16,6 +16,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
+from blockyard.server.clock import Clock
 from blockyard.server.guard import not_ready
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
@@ -48,6 +49,8 @@ class PoolDescription(BaseModel):
     eviction: str
     watermark_blocks: int
     prefix_cache_retention_interval: int | None
+    worker_timeout_ms: int
+    needs_all_workers: bool
 
     @classmethod
     def of(cls, name: str, pool: Pool) -> "PoolDescription":
@@ -96,8 +99,8 @@ def refuse_unknown_query(request: Request) -> None:
         raise InvalidRequest.of(name, "is no query parameter of this route")
 
 
-def api_routes(pools: Pools) -> APIRouter:
-    """The routes under ``/v1`` over ``pools``."""
+def api_routes(pools: Pools, clock: Clock) -> APIRouter:
+    """The routes under ``/v1`` over ``pools``, by the time of ``clock``."""
     router = APIRouter(
         prefix="/v1", responses=PROBLEM_RESPONSES, dependencies=[Depends(refuse_unknown_query)]
     )
@@ -130,7 +133,7 @@ def api_routes(pools: Pools) -> APIRouter:
 
     @router.get("/pools/{pool}/stats", tags=["pools"], summary="A pool's figures.")
     async def stats(pool: str) -> Statistics:
-        return pools.get(pool).statistics()
+        return pools.get(pool).statistics(clock.now_ms())
 
     @router.get("/pools/{pool}/audit", tags=["pools"], summary="Recount a pool from its block tables.")
     async def audit(pool: str) -> Audit:

@@ -1,0 +1,169 @@
+"""The routes of a pool's workers: who holds the tensors, and what they look like. Ordinary FastAPI."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from blockyard.core import commands as ask
+from blockyard.core.errors import InvalidRequest, PoolNotFound
+from blockyard.core.ids import WorkerId
+from blockyard.core.pool import Pool
+from blockyard.core.replies import WorkerNoted, WorkerRemoved
+from blockyard.planning.memory_map import MemoryMap, memory_map
+from blockyard.planning.planner import Plan
+from blockyard.server.body import Count, Name
+from blockyard.server.clock import Clock
+from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
+from blockyard.server.pools import Pools
+from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.routes import refuse_unknown_query
+from blockyard.server.schemas import PoolBody
+
+Incarnation = Annotated[Name | Count, Field(description="Another one means that the worker's memory is new.")]
+
+
+class RegisterBody(PoolBody):
+    """A worker that holds the tensors of a rank."""
+
+    worker_id: Name = Field(description="Its own name. One that comes back registers under the same.")
+    rank: Count = Field(description="Its place in the pool's plan, from 0.")
+    device: Name = Field(description="Where its tensors lie, for people: cuda:0, say.")
+    incarnation: Incarnation
+
+
+class WorkerBody(PoolBody):
+    """A worker that has registered."""
+
+    incarnation: Incarnation | None = Field(None, description="Its own: then an earlier one is refused.")
+
+    def text(self) -> str | None:
+        """The incarnation as the core knows it."""
+        return None if self.incarnation is None else str(self.incarnation)
+
+
+class RankMemory(BaseModel):
+    """What a worker has to allocate. Of a pool that was made from sizes, nothing is known."""
+
+    tensors: list[TensorReply] | list[SlotReply] = Field(description="As in the plan.")
+    groups: list[GroupReply] = Field(description="As in the plan.")
+    layout: str | None = Field(description="Of the device's memory.")
+    memory: MemoryMap | None = Field(description="Each layer's view of the rank's memory, ready to be used.")
+
+    @classmethod
+    def of(cls, plan: Plan | None, rank: int) -> "RankMemory":
+        """The memory of ``rank``.
+
+        Raises:
+            InvalidRequest: The plan has no such rank.
+        """
+        if plan is None:
+            return cls(tensors=[], groups=[], layout=None, memory=None)
+        num_ranks = len(plan.ranks)
+        if rank >= num_ranks:
+            raise InvalidRequest.of("rank", f"the pool's plan has {num_ranks} ranks, from 0")
+        reply = rank_reply(plan.ranks[rank], plan)
+        return cls(
+            tensors=reply.tensors,
+            groups=reply.groups,
+            layout=plan.request.layout.value,
+            memory=memory_map(plan, rank),
+        )
+
+
+class RegisteredReply(RankMemory):
+    """A worker is known."""
+
+    epoch: int
+    worker_id: str
+    heartbeat_ms: int = Field(description="How often it has to call.")
+
+
+class WorkerReply(BaseModel):
+    """A worker as the pool knows it."""
+
+    worker_id: str
+    rank: int
+    device: str
+    incarnation: str
+    state: Literal["alive", "lost"]
+    silent_ms: int = Field(description="Since it called last.")
+
+
+class WorkersReply(BaseModel):
+    """All workers, by rank."""
+
+    epoch: int
+    num_ranks: int | None = Field(description="Of the pool's plan; null where it has none.")
+    workers: list[WorkerReply]
+
+
+def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
+    """The routes over ``pools``, by the time of ``clock``."""
+    router = APIRouter(
+        prefix="/v1/pools/{pool}/workers",
+        tags=["workers"],
+        responses=PROBLEM_RESPONSES,
+        dependencies=[Depends(refuse_unknown_query)],
+    )
+
+    @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
+    async def register(pool: str, body: RegisterBody) -> RegisteredReply:
+        found, plan = pools.get(pool), pools.plan_if_any(pool)
+        memory = await run_in_threadpool(RankMemory.of, plan, body.rank)  # large models take their time
+        if pools.get(pool) is not found:
+            raise PoolNotFound(f"pool {pool!r} was deleted in the meantime")
+        command = ask.RegisterWorker(
+            worker_id=WorkerId(body.worker_id),
+            rank=body.rank,
+            device=body.device,
+            incarnation=str(body.incarnation),
+            epoch=body.epoch,
+        )
+        noted = found.apply(command, clock.now_ms())
+        assert isinstance(noted, WorkerNoted)
+        return RegisteredReply(
+            epoch=noted.epoch, worker_id=noted.worker_id, heartbeat_ms=noted.heartbeat_ms, **dict(memory)
+        )
+
+    @router.post("/{worker_id:path}/heartbeat", summary="Say that a worker is there.")
+    async def heartbeat(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerNoted:
+        body = body or WorkerBody()
+        command = ask.Heartbeat(worker_id=WorkerId(worker_id), incarnation=body.text(), epoch=body.epoch)
+        noted = pools.get(pool).apply(command, clock.now_ms())
+        assert isinstance(noted, WorkerNoted)
+        return noted
+
+    @router.get("", summary="A pool's workers.")
+    async def list_workers(pool: str) -> WorkersReply:
+        found, plan = pools.get(pool), pools.plan_if_any(pool)
+        return WorkersReply(
+            epoch=found.epoch,
+            num_ranks=None if plan is None else len(plan.ranks),
+            workers=_workers(found, clock.now_ms()),
+        )
+
+    @router.delete("/{worker_id:path}", summary="Forget a worker that has gone for good.")
+    async def remove(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerRemoved:
+        body = body or WorkerBody()
+        command = ask.RemoveWorker(worker_id=WorkerId(worker_id), incarnation=body.text(), epoch=body.epoch)
+        removed = pools.get(pool).apply(command, clock.now_ms())
+        assert isinstance(removed, WorkerRemoved)
+        return removed
+
+    return router
+
+
+def _workers(pool: Pool, now_ms: int) -> list[WorkerReply]:
+    return [
+        WorkerReply(
+            worker_id=worker.worker_id,
+            rank=worker.rank,
+            device=worker.device,
+            incarnation=worker.incarnation,
+            state="lost" if pool.workers.is_lost(worker, now_ms) else "alive",
+            silent_ms=max(0, now_ms - worker.last_heartbeat_ms),
+        )
+        for worker in pool.workers
+    ]
