@@ -11,14 +11,35 @@ from server_process import running_server
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 
 
+def python_example(name: str) -> str:
+    """The one that uses ``name``."""
+    examples: list[str] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (example,) = [example for example in examples if name in example]
+    return example
+
+
+def printed_by(code: str) -> str:
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.strip()
+
+
 def test_the_schedulers_example_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    example = python_example("Scheduler")
     (comment,) = re.findall(r"print\(.*\)  # (.*)", example)
     with running_server("--log-level", "warning") as server:
-        code = example.replace("http://127.0.0.1:8484", server.url)
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.strip() == comment
+        assert printed_by(example.replace("http://127.0.0.1:8484", server.url)) == comment
+
+
+def test_the_workers_example_runs() -> None:
+    example = python_example("Worker")
+    (layer,) = re.findall(r'layers\["(.*?)"\]', example)
+    spec = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
+    plan = {"workers": [{"available_memory_bytes": 2**14, "layers": {layer: spec}}], "max_model_len": 64}
+    with running_server("--log-level", "warning") as server:
+        assert server.call("PUT", "/v1/pools/llama", {"plan": plan})[0] == 201
+        code = example.replace("http://127.0.0.1:8484", server.url).replace("cuda:0", "cpu")
+        assert printed_by(code + "    print(list(keys.shape))") == "[64, 2, 4, 8]"
 
 
 def test_the_example_of_groups_makes_a_pool() -> None:

@@ -14,6 +14,7 @@ SMALL = {
     "bench_pool.py": ["--num-blocks", "2000"],
     "bench_server.py": ["--starts", "1", "--calls", "20"],
     "bench_step.py": ["--sequences", "8", "--steps", "20"],
+    "bench_worker.py": ["--layers", "2", "--num-blocks", "64", "--rounds", "1"],
 }
 
 

@@ -33,15 +33,29 @@ def test_it_shows_the_figures_of_stats_and_follows_them(browser: Browser, server
     pool = make_pool(server)
     with visiting(browser, server.url + "/dashboard") as visit:
         expect_state(visit.page, "live")
-        assert visit.pool_row("pool") == ["0 %", "10", "0", "0", "no queries yet", "0", "0"]
+        assert visit.pool_row("pool") == ["0 %", "10", "0", "0", "no queries yet", "0", "0", "0"]
         figures = hold(server, pool, num_tokens=60)
         assert (figures["num_held_blocks"], figures["num_free_blocks"]) == (4, 6)
         expect(visit.page.get_by_role("meter", name="Usage of pool")).to_have_attribute(
             "aria-valuenow", "40.0"
         )
-        assert visit.pool_row("pool") == ["40.0 %", "6", "4", "0", "0 %", "1", "1"]
+        assert visit.pool_row("pool") == ["40.0 %", "6", "4", "0", "0 %", "1", "1", "0"]
         assert visit.complaints == []
         assert all(url.startswith(server.url + "/") for url in visit.urls)
+
+
+def test_it_shows_that_a_worker_is_lost(browser: Browser, server: ServerProcess) -> None:
+    body = {"num_blocks": 11, "block_size": 16, "worker_timeout_ms": 1_000}
+    server.call("PUT", "/v1/pools/pool", body)
+    for rank in range(2):
+        worker = {"worker_id": f"w{rank}", "rank": rank, "device": "cuda:0", "incarnation": "a"}
+        assert server.call("POST", "/v1/pools/pool/workers", worker)[0] == 200
+    with visiting(browser, server.url + "/dashboard") as visit:
+        cell = visit.page.locator("[data-column=Workers]")
+        expect(cell).to_have_text("2, 2 lost", timeout=10_000)
+        expect(cell).to_have_attribute("data-bad", "")
+        server.call("POST", "/v1/pools/pool/workers/w0/heartbeat", {"incarnation": "a"})
+        expect(cell).to_have_text("2, 1 lost")
 
 
 def test_a_chosen_pool_shows_its_configuration_and_who_holds_its_blocks(

@@ -39,5 +39,7 @@ def _facts(stats: Statistics) -> Iterator[tuple[str, str]]:
     yield "hit rate", percent(stats.hit_rate)
     yield "sequences", f"{stats.num_sequences:,}"
     yield "leases", f"{stats.num_leases:,}"
+    lost = f", {stats.num_lost_workers:,} lost" if stats.num_lost_workers else ""
+    yield "workers", f"{stats.num_workers:,}{lost}"
     for name, value in stats.counters.items():
         yield name.removeprefix("num_").replace("_", " "), f"{value:,}"

@@ -16,6 +16,11 @@ export function hitRate(rate) {
   return rate === null || rate === undefined ? "no queries yet" : percent(rate);
 }
 
+/** "2, 1 lost": how many there are, and how many of them have fallen silent. */
+export function workers({ num_workers: all, num_lost_workers: lost }) {
+  return lost ? `${count(all)}, ${count(lost)} lost` : count(all);
+}
+
 /** `num_hit_tokens` as "Hit tokens". */
 export function words(name) {
   const text = name.replace(/^num_/, "").replaceAll("_", " ");

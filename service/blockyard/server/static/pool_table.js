@@ -1,7 +1,7 @@
 // The table of pools: one row a pool, made once and changed where a figure changes.
 
 import { make, setFlag, setText } from "./dom.js";
-import { count, hitRate, percent } from "./figures.js";
+import { count, hitRate, percent, workers } from "./figures.js";
 
 const HIGH_USAGE = 0.9;
 const NUMBERS = {
@@ -11,6 +11,7 @@ const NUMBERS = {
   "Hit rate": (figures) => hitRate(figures.hit_rate),
   Sequences: (figures) => count(figures.num_sequences),
   Leases: (figures) => count(figures.num_leases),
+  Workers: (figures) => workers(figures),
 };
 
 class Row {
@@ -45,6 +46,7 @@ class Row {
     this.fill.style.width = `${figures.usage * 100}%`;
     setFlag(this.bar, "high", figures.usage >= HIGH_USAGE);
     setText(this.usage, usage);
+    setFlag(this.numbers.at(-1), "bad", figures.num_lost_workers > 0);
     Object.values(NUMBERS).forEach((text, index) => setText(this.numbers[index], text(figures)));
   }
 }

@@ -1,0 +1,54 @@
+"""Zeroing blocks, and copying some to others.
+
+Blocks come as the views ``[regions, blocks, words]`` of `blockyard.worker.regions`. On a CPU, blocks that
+follow each other are one slice, which moves as fast as memory does. On CUDA, blocks are indexed, on the
+current stream, and nothing is waited for.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from blockyard.worker.block_ids import Copy, check_copies, check_destinations, id_tensor, runs
+
+MAX_STAGING_BYTES = 64 * 2**20
+"""Of blocks on their way from one place on a CUDA device to another; one block at least."""
+
+
+def zero_blocks(words: Sequence[Tensor], block_ids: Sequence[int], num_blocks: int) -> None:
+    """Zero the blocks of ``block_ids``, of ``num_blocks``, in each of ``words``.
+
+    Raises:
+        InvalidRequest: See `check_destinations`; nothing was written.
+    """
+    check_destinations(block_ids, num_blocks)
+    for view in words if block_ids else ():
+        if view.is_cuda:
+            view.index_fill_(1, id_tensor(block_ids, view.device), 0)
+            continue
+        for first, _, count in runs((block, block) for block in block_ids):
+            view[:, first : first + count].zero_()
+
+
+def copy_blocks(words: Sequence[Tensor], copies: Sequence[Copy], num_blocks: int) -> None:
+    """Copy (source, destination) pairs of blocks, of ``num_blocks``, in each of ``words``.
+
+    Raises:
+        InvalidRequest: See `check_copies`; nothing was written.
+    """
+    check_copies(copies, num_blocks)
+    for view in words if copies else ():
+        if view.is_cuda:
+            _copy_indexed(view, copies)
+            continue
+        for source, destination, count in runs(copies):
+            view[:, destination : destination + count].copy_(view[:, source : source + count])
+
+
+def _copy_indexed(view: Tensor, copies: Sequence[Copy]) -> None:
+    ids = id_tensor([block for pair in copies for block in pair], view.device).view(-1, 2)
+    block_bytes = view.shape[0] * view.shape[2] * view.itemsize
+    num_staged = max(1, MAX_STAGING_BYTES // block_bytes)
+    for first in range(0, len(copies), num_staged):
+        part = ids[first : first + num_staged]
+        view.index_copy_(1, part[:, 1], view.index_select(1, part[:, 0]))

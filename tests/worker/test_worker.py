@@ -1,0 +1,183 @@
+"""A worker in its pool: it registers, keeps its place, notices when it has lost it, and leaves."""
+
+import gc
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from blockyard.client import Client, InvalidRequest, WorkerReplaced
+from blockyard.core.errors import PlanNotFound
+from blockyard.worker import Worker
+from server_process import running_server
+
+LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
+
+
+def plan(num_ranks: int = 1, **options: Any) -> dict[str, Any]:
+    rank = {"available_memory_bytes": 2**16, "layers": {"0": LAYER, "1": LAYER}}
+    return {"workers": [rank] * num_ranks, "max_model_len": 64, **options}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_server("--log-level", "warning") as server:
+        yield server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as client:
+        yield client
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A pool's name that no other test has."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until_s, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_a_worker_allocates_what_its_rank_of_the_plan_says(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan(num_ranks=2))
+    with Worker(url, name, rank=1) as worker:
+        assert worker.memory.backing.nbytes == worker.memory.map.device_bytes == 2**16
+        assert worker.memory.layers["1"].part("key").shape == (128, 2, 4, 8)
+        (report,) = pool.workers()
+        assert (report.worker_id, report.rank, report.device) == ("rank-1", 1, "cpu")
+
+
+def test_a_worker_that_lives_is_never_lost(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=400)
+    with Worker(url, name):
+        until_s = time.monotonic() + 1.5
+        while time.monotonic() < until_s:
+            assert pool.stats().num_lost_workers == 0
+            time.sleep(0.05)
+
+
+def test_a_worker_that_is_closed_is_forgotten_and_what_it_cached_with_it(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, plan=plan())
+    with Worker(url, name) as worker, pool.lease("me") as lease:
+        lease.allocate("one", 8, token_ids=range(8))
+        lease.commit("one", 8)
+        assert pool.lookup(9, token_ids=range(9)).num_cached_tokens == 8
+    assert worker.has_ended
+    assert pool.workers() == []
+    assert pool.lookup(9, token_ids=range(9)).num_cached_tokens == 0
+
+
+def test_a_restarted_worker_takes_its_own_place_and_ends_the_old_one(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=500)
+    with Worker(url, name) as old:
+        old.check()
+        with Worker(url, name) as new:
+            assert new.epoch == 2
+            wait_until(lambda: old.has_ended)
+            with pytest.raises(WorkerReplaced):
+                old.check()
+            old.close()
+            assert [report.incarnation for report in pool.workers()] == [new.incarnation]
+
+
+def test_a_replaced_worker_that_does_not_know_it_yet_leaves_the_new_one_its_place(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, plan=plan())
+    with Worker(url, name) as old, Worker(url, name) as new:
+        old.close()
+        assert [report.incarnation for report in pool.workers()] == [new.incarnation]
+
+
+def test_a_second_worker_of_a_rank_is_refused_while_the_first_lives(
+    client: Client, url: str, name: str
+) -> None:
+    client.create_pool(name, plan=plan())
+    with Worker(url, name), pytest.raises(WorkerReplaced, match="'rank-0''s, which is alive"):
+        Worker(url, name, worker_id="another")
+
+
+def test_all_ranks_hear_of_a_new_epoch(client: Client, url: str, name: str) -> None:
+    client.create_pool(name, plan=plan(num_ranks=2), worker_timeout_ms=300)
+    with Worker(url, name, rank=0) as other:
+        Worker(url, name, rank=1).close()
+        with client.pool(name).lease("me") as lease:
+            lease.allocate("one", 8)
+            with Worker(url, name, rank=1) as late:
+                assert late.epoch == 2
+                wait_until(lambda: other.epoch == 2)
+                other.check()
+
+
+def test_a_worker_registers_again_in_a_pool_that_was_made_anew(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=300)
+    with Worker(url, name) as worker:
+        pool.delete()
+        time.sleep(0.2)
+        client.create_pool(name, plan=plan(), worker_timeout_ms=300)
+        wait_until(lambda: [each.incarnation for each in pool.workers()] == [worker.incarnation])
+        worker.check()
+
+
+def test_a_worker_whose_memory_does_not_fit_the_pool_made_anew_ends(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=300)
+    with Worker(url, name) as worker:
+        pool.delete()
+        client.create_pool(name, plan=plan(layout="BLHNC"), worker_timeout_ms=300)
+        wait_until(lambda: worker.has_ended)
+        with pytest.raises(WorkerReplaced, match="another plan"):
+            worker.check()
+        wait_until(lambda: pool.workers() == [])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its open sockets
+def test_a_worker_that_nobody_refers_to_is_lost(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=200)
+    worker = Worker(url, name)
+    assert pool.stats().num_workers == 1
+    del worker
+    gc.collect()
+    wait_until(lambda: pool.stats().num_lost_workers == 1)
+
+
+def test_a_worker_of_a_pool_without_a_plan_is_refused_and_leaves_nothing_behind(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, num_blocks=8, block_size=4)
+    before = set(threading.enumerate())
+    with pytest.raises(PlanNotFound):
+        Worker(url, name)
+    assert pool.workers() == []
+    assert set(threading.enumerate()) == before
+
+
+def test_a_worker_of_no_rank_is_refused(client: Client, url: str, name: str) -> None:
+    client.create_pool(name, plan=plan())
+    with pytest.raises(InvalidRequest, match="has 1 ranks"):
+        Worker(url, name, rank=1)
+
+
+def test_a_heartbeat_that_fails_is_tried_again(name: str) -> None:
+    with running_server("--log-level", "warning") as server, Client(server.url) as own:
+        own.create_pool(name, plan=plan(), worker_timeout_ms=500)
+        with Worker(server.url, name) as worker:
+            server.process.send_signal(signal.SIGSTOP)  # it stands still, and goes on
+            time.sleep(0.5)
+            server.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: own.pool(name).workers()[0].silent_ms < 100)
+            worker.check()
