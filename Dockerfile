@@ -1,6 +1,6 @@
 # The server, and nothing that builds it.
 #   docker build -t blockyard .
-#   docker run --rm -p 127.0.0.1:8484:8484 blockyard
+#   docker run --rm -p 127.0.0.1:8484:8484 -v blockyard:/var/lib/blockyard blockyard
 
 FROM python:3.13.7-slim-bookworm AS build
 WORKDIR /src
@@ -17,10 +17,13 @@ LABEL org.opencontainers.image.title="blockyard" \
       org.opencontainers.image.description="A networked allocator of KV-cache blocks for LLM inference" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN pip uninstall --yes pip \
-    && useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin blockyard
+    && useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin blockyard \
+    && install --directory --owner blockyard --group blockyard --mode 0700 /var/lib/blockyard
 COPY --from=build /opt/blockyard /opt/blockyard
 ENV PATH="/opt/blockyard/bin:$PATH" \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    BLOCKYARD_DATA_DIR=/var/lib/blockyard
+VOLUME /var/lib/blockyard
 USER 10001
 EXPOSE 8484
 STOPSIGNAL SIGTERM

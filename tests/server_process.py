@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 COMMAND = [sys.executable, "-m", "blockyard.server"]
@@ -85,9 +86,13 @@ def start(
 def running_server(*options: str, **variables: str) -> Iterator[ServerProcess]:
     """A server that is ready, on a free port unless told otherwise; it is expected to end with 0.
 
-    What it logs goes to our standard error, which pytest shows where a test fails.
+    It has a data directory of its own, unless told otherwise. What it logs goes to our standard error, which
+    pytest shows where a test fails.
     """
-    with start("serve", "--port", "0", *options, stderr=None, **variables) as process:
+    with (
+        TemporaryDirectory(prefix="blockyard-") as folder,
+        start(*("serve", "--port", "0", "--data-dir", folder, *options), stderr=None, **variables) as process,
+    ):
         try:
             line = first_line(require(process.stdout))
             assert line.startswith(READY), f"the server did not get ready: {line!r}"

@@ -92,7 +92,7 @@ def provoke_overloaded(_: TestClient) -> Response:
 
 
 def provoke_not_ready(api: TestClient) -> Response:
-    api.app.is_ready = False  # type: ignore[attr-defined]
+    api.app.readiness.end()  # type: ignore[attr-defined]
     return api.get("/v1/pools")
 
 
@@ -256,7 +256,7 @@ def test_health_answers_while_the_server_refuses_work() -> None:
     with make_api(max_requests_in_flight=0) as api:
         assert api.get("/healthz").status_code == 200
         assert api.get("/readyz").status_code == 200
-        api.app.is_ready = False  # type: ignore[attr-defined]
+        api.app.readiness.end()  # type: ignore[attr-defined]
         assert api.get("/healthz").status_code == 200
         reply = api.get("/readyz")
     assert (reply.status_code, reply.json()["code"]) == (503, "not_ready")

@@ -47,6 +47,7 @@ def test_a_pool_is_described_with_every_default() -> None:
         "watermark_blocks": 0,
         "worker_timeout_ms": 5_000,
         "needs_all_workers": True,
+        "num_ranks": None,
         "num_host_blocks": None,
         "prefix_cache_retention_interval": None,
     }

@@ -135,6 +135,20 @@ def test_a_restarted_worker_begins_an_epoch_in_which_nothing_is_cached() -> None
         assert num_hit_tokens(api, pool) == 8
 
 
+def test_a_repeat_of_a_call_of_an_earlier_epoch_gets_no_blocks_of_it() -> None:
+    with make_api() as api:
+        pool = make_planned_pool(api)
+        register(api, pool, "a")
+        lease = make_lease(api, pool)
+        cache_prefix(api, pool, lease)
+        ask = {"lease_id": lease, "sequence_id": "t", "num_tokens": 9, "block_hashes": block_hashes(1, 2)}
+        key = {"Idempotency-Key": "once"}
+        assert api.post(f"{pool}/allocate", json=ask, headers=key).json()["num_cached_tokens"] == 8
+        register(api, pool, "b")
+        again = api.post(f"{pool}/allocate", json=ask, headers=key)
+        assert (again.status_code, again.json()["code"]) == (409, "stale_epoch")
+
+
 def test_a_first_worker_trusts_nothing_that_was_cached_before_it_came() -> None:
     with make_api() as api:
         pool = make_planned_pool(api)
@@ -160,21 +174,21 @@ def test_an_earlier_incarnation_is_told_to_stop() -> None:
 
 def test_while_a_worker_is_lost_no_blocks_are_given_but_all_can_be_given_back() -> None:
     with make_api() as api:
-        pool = make_planned_pool(api, worker_timeout_ms=50)
+        pool = make_planned_pool(api, worker_timeout_ms=300)
         register(api, pool)
         lease = make_lease(api, pool)
         cache_prefix(api, pool, lease)
-        time.sleep(0.1)
+        time.sleep(0.4)
         (worker,) = api.get(f"{pool}/workers").json()["workers"]
         assert worker["state"] == "lost"
-        assert worker["silent_ms"] >= 50
+        assert worker["silent_ms"] >= 300
         assert api.get(f"{pool}/stats").json()["num_lost_workers"] == 1
         assert 'blockyard_pool_workers{pool="planned",state="lost"} 1.0' in api.get("/metrics").text
         ask = {"lease_id": lease, "sequence_id": "t", "num_tokens": 4}
         key = {"Idempotency-Key": "once"}
         refused = api.post(f"{pool}/allocate", json=ask, headers=key)
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
-        assert (refused.json()["lost_ranks"], refused.json()["retry_after_ms"]) == ([0], 10)
+        assert (refused.json()["lost_ranks"], refused.json()["retry_after_ms"]) == ([0], 60)
         step = {"lease_id": lease, "admit": [{"sequence_id": "t", "num_tokens": 4}]}
         assert api.post(f"{pool}/step", json=step).json()["code"] == "not_ready"
         assert api.post(f"{pool}/step", json={"lease_id": lease}).status_code == 200
@@ -183,6 +197,23 @@ def test_while_a_worker_is_lost_no_blocks_are_given_but_all_can_be_given_back() 
         assert api.post(f"{pool}/workers/w/heartbeat").json()["epoch"] == 1
         assert api.post(f"{pool}/allocate", json=ask, headers=key).status_code == 200
         assert num_hit_tokens(api, pool) == 8
+
+
+def test_once_a_worker_has_come_all_ranks_have_to_be_there() -> None:
+    with make_api() as api:
+        pool = make_planned_pool(api, num_ranks=2)
+        lease = make_lease(api, pool)
+        ask = {"lease_id": lease, "sequence_id": "s", "num_tokens": 4}
+        assert api.post(f"{pool}/allocate", json=ask).status_code == 200  # nobody says that there are workers
+        api.post(f"{pool}/free", json={"lease_id": lease, "sequence_ids": ["s"]})
+        register(api, pool, worker_id="w0", rank=0)
+        refused = api.post(f"{pool}/allocate", json=ask).json()
+        assert (refused["code"], refused["lost_ranks"]) == ("not_ready", [1])
+        register(api, pool, worker_id="w1", rank=1)
+        assert api.post(f"{pool}/allocate", json=ask).status_code == 200
+        api.delete(f"{pool}/workers/w0")
+        ask["lease_id"] = make_lease(api, pool)
+        assert api.post(f"{pool}/allocate", json=ask).json()["lost_ranks"] == [0]
 
 
 def test_a_pool_may_go_on_without_a_lost_worker() -> None:
@@ -205,7 +236,16 @@ def test_a_lost_workers_rank_may_be_taken_by_another() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [{"rank": -1}, {"rank": "0"}, {"worker_id": ""}, {"incarnation": None}, {"incarnation": 1.5}, {"x": 1}],
+    [
+        {"rank": -1},
+        {"rank": "0"},
+        {"worker_id": ""},
+        {"worker_id": "a\nb"},
+        {"worker_id": "a\n"},
+        {"incarnation": None},
+        {"incarnation": 1.5},
+        {"x": 1},
+    ],
     ids=str,
 )
 def test_a_faulty_registration_is_refused(fault: dict[str, Any]) -> None:
@@ -215,6 +255,19 @@ def test_a_faulty_registration_is_refused(fault: dict[str, Any]) -> None:
         reply = api.post(f"{pool}/workers", json=body)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
         assert api.get(f"{pool}/workers").json()["workers"] == []
+
+
+def test_a_registration_under_a_key_is_done_once() -> None:
+    with make_api() as api:
+        pool = make_pool(api)
+        body = {"worker_id": "w", "rank": 0, "device": "cpu", "incarnation": "a"}
+        key = {"Idempotency-Key": "once"}
+        assert api.post(f"{pool}/workers", json=body, headers=key).json()["epoch"] == 1
+        register(api, pool, "b")
+        assert api.post(f"{pool}/workers", json=body, headers=key).json()["epoch"] == 1
+        assert api.get(f"{pool}/workers").json()["workers"][0]["incarnation"] == "b"
+        other = api.post(f"{pool}/workers", json={**body, "incarnation": "c"}, headers=key)
+        assert other.json()["code"] == "invalid_request"
 
 
 def test_a_worker_may_have_any_name() -> None:

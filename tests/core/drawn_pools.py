@@ -98,6 +98,7 @@ def pool_configs(
         publish=draw(st.sampled_from(list(Publish))),
         worker_timeout_ms=draw(st.sampled_from([501, 1_000, 3_000])),
         needs_all_workers=not draw(rarely),
+        num_ranks=draw(st.sampled_from([None, None, 1, 2])),
         watermark_blocks=draw(st.sampled_from([0, 0, 0, 1, 3])),
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
     )

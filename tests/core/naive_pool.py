@@ -27,6 +27,7 @@ from blockyard.core.commands import (
     RemoveWorker,
     RenewLease,
     ResetPrefixCache,
+    Resume,
     Step,
 )
 from blockyard.core.config import PoolConfig
@@ -52,6 +53,7 @@ from blockyard.core.replies import (
     LeaseReleased,
     LeasesExpired,
     Reply,
+    Resumed,
     SequenceState,
     Stepped,
     WorkerNoted,
@@ -104,7 +106,7 @@ class NaivePool:
         self.sequences = NaiveSequences(config, self.stores)
         self.leases: dict[LeaseId, NaiveLease] = {}
         self.outcomes: Outcomes = {}
-        self.workers = NaiveWorkers(config.worker_timeout_ms)
+        self.workers = NaiveWorkers(config.worker_timeout_ms, config.num_ranks)
 
     @property
     def device(self) -> NaiveBlocks:
@@ -152,7 +154,9 @@ class NaivePool:
             return self._apply(command.command)
         outcomes = self.outcomes
         if isinstance(command.command, LeaseCommand):
-            outcomes = self._renew(command.command.lease_id).outcomes
+            lease = self._renew(command.command.lease_id)
+            self._check_epochs(command.command, lease)
+            outcomes = lease.outcomes
         if command.key not in outcomes:
             try:
                 outcomes[command.key] = command.fingerprint, self._apply(command.command)
@@ -169,15 +173,19 @@ class NaivePool:
 
     def _apply(self, command: PoolCommand) -> Reply:
         lease = self._renew(command.lease_id) if isinstance(command, LeaseCommand) else None
+        self._check_epochs(command, lease)
+        for store in self.stores:
+            store.fresh = []
+        handler = self._HANDLERS[type(command)]
+        return handler(self, command) if lease is None else handler(self, command, lease)
+
+    def _check_epochs(self, command: PoolCommand, lease: NaiveLease | None) -> None:
+        """Neither the caller's nor the lease's may have ended; but what is held can be given back."""
         if command.epoch not in (None, self.epoch):
             raise StaleEpoch.of(self.epoch)
         may_be_stale = (RenewLease, DeleteLease, Free, FreeBlocks)
         if lease is not None and lease.epoch < self.epoch and not isinstance(command, may_be_stale):
             raise StaleEpoch.of(self.epoch)
-        for store in self.stores:
-            store.fresh = []
-        handler = self._HANDLERS[type(command)]
-        return handler(self, command) if lease is None else handler(self, command, lease)
 
     # Leases
 
@@ -226,6 +234,15 @@ class NaivePool:
             num_freed_sequences=num_sequences,
             num_freed_blocks=num_blocks,
         )
+
+    def _resume(self, command: Resume) -> Resumed:
+        """Whoever was there when the time was last known has called just now."""
+        standing = [lease for lease in self.leases.values() if lease.expires_at_ms > command.since_ms]
+        for lease in standing:
+            lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
+        for worker in self.workers.known:
+            worker.seen_ms = self.now_ms
+        return Resumed(epoch=self.epoch, num_leases=len(standing))
 
     def _end(self, leases: Sequence[NaiveLease]) -> tuple[int, int]:
         """Each lease's copies, its sequences in the order of admission, then its raw blocks as one list."""
@@ -374,6 +391,12 @@ class NaivePool:
         if self.config.needs_all_workers:
             self.workers.require_all(self.now_ms)
 
+    def has_vacant_rank(self) -> bool:
+        """Whether no blocks are given, whoever calls."""
+        known = {worker.rank for worker in self.workers.known}
+        ranks = set(range(self.config.num_ranks or 0)) if self.workers.were_there else set()
+        return self.config.needs_all_workers and bool(ranks - known)
+
     def _register_worker(self, command: RegisterWorker) -> WorkerNoted:
         if command.rank < 0:
             raise InvalidRequest.of("rank", "is none")
@@ -418,6 +441,7 @@ class NaivePool:
         AllocateBlocks: _allocate_blocks,
         FreeBlocks: _free_blocks,
         ResetPrefixCache: _reset_prefix_cache,
+        Resume: _resume,
         RegisterWorker: _register_worker,
         Heartbeat: _heartbeat,
         RemoveWorker: _remove_worker,

@@ -23,10 +23,12 @@ class NaiveWorker:
 
 
 class NaiveWorkers:
-    """``timeout_ms``: how long one may be silent."""
+    """``timeout_ms``: how long one may be silent. ``num_ranks``: how many there have to be."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, num_ranks: int | None) -> None:
         self.timeout_ms = timeout_ms
+        self.num_ranks = num_ranks
+        self.were_there = False
         self.known: list[NaiveWorker] = []
 
     @property
@@ -38,7 +40,11 @@ class NaiveWorkers:
         return [worker for worker in self.known if now_ms - worker.seen_ms >= self.timeout_ms]
 
     def require_all(self, now_ms: int) -> None:
-        ranks = sorted(worker.rank for worker in self.lost(now_ms))
+        needed = [worker.rank for worker in self.known]
+        if self.were_there and self.num_ranks is not None:
+            needed += range(self.num_ranks)
+        there = [worker.rank for worker in self.known if worker not in self.lost(now_ms)]
+        ranks = sorted(set(needed) - set(there))
         if ranks:
             raise NotReady("lost", {"retry_after_ms": self.heartbeat_ms, "lost_ranks": ranks})
 
@@ -69,6 +75,7 @@ class NaiveWorkers:
             if worker.worker_id != new.worker_id and worker not in self.lost(now_ms):
                 raise WorkerReplaced("the rank is taken")
         self.known = [worker for worker in self.known if worker not in gone] + [new]
+        self.were_there = True
         if gone:
             return {worker.memory for worker in gone} != {new.memory}
         return in_use

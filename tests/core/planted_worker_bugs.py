@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from blockyard.core.commands import Command, Heartbeat, Idempotent, PoolCommand, RegisterWorker
+from blockyard.core.commands import Command, Heartbeat, Idempotent, LeaseCommand, PoolCommand, RegisterWorker
 from blockyard.core.errors import NotReady
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Reply
@@ -35,8 +35,10 @@ class LostWorkersPassedOver(Pool):
 
 class ReturnIsNoLoss(Pool):
     def _apply(self, command: PoolCommand) -> Reply:
-        if isinstance(command, RegisterWorker) and command.worker_id in self.workers:
-            self.workers.find(command.worker_id, None).incarnation = command.incarnation
+        if isinstance(command, RegisterWorker):
+            for worker in self.workers:
+                if worker.worker_id == command.worker_id:
+                    worker.incarnation = command.incarnation
         return super()._apply(command)
 
 
@@ -45,6 +47,17 @@ class OldSelvesAreHeard(Pool):
         if isinstance(command, Heartbeat):
             command = replace(command, incarnation=None)
         return super()._apply(command)
+
+
+class RepeatsOutliveMemory(Pool):
+    def apply(self, command: Command, now_ms: int) -> Reply:
+        inner = command.command if isinstance(command, Idempotent) else None
+        lease = self.leases.get(inner.lease_id) if isinstance(inner, LeaseCommand) else None
+        if lease is not None and isinstance(command, Idempotent) and lease.expires_at_ms > now_ms:
+            kept = lease.replies.recall(command.key, command.fingerprint)
+            if kept is not None:
+                return kept
+        return super().apply(command, now_ms)
 
 
 class NotReadyIsKept(Pool):
@@ -61,7 +74,7 @@ class NotReadyIsKept(Pool):
 
 class WorkersLostInSnapshot(Pool):
     def snapshot(self) -> dict[str, Any]:
-        return {**super().snapshot(), "workers": []}
+        return {**super().snapshot(), "workers": {"were_there": False, "workers": []}}
 
 
 WORKER_BUGS = (
@@ -71,6 +84,7 @@ WORKER_BUGS = (
     LostWorkersPassedOver,
     ReturnIsNoLoss,
     OldSelvesAreHeard,
+    RepeatsOutliveMemory,
     NotReadyIsKept,
     WorkersLostInSnapshot,
 )

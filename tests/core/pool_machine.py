@@ -34,6 +34,7 @@ from blockyard.core.commands import (
     RemoveWorker,
     RenewLease,
     ResetPrefixCache,
+    Resume,
     Step,
 )
 from blockyard.core.config import PoolConfig
@@ -224,7 +225,7 @@ class PoolMachine(RuleBasedStateMachine):
     def register_worker(self, *, worker: int, rank: int, incarnation: str) -> None:
         """Mostly the worker of its rank, as it was."""
         known = self.pair.naive.workers.known
-        rank %= 3
+        rank %= self.pair.pool.config.num_ranks or 3
         worker_id = WorkerId(f"w{rank if worker % 4 else worker % 3}")
         epoch, num_held = self.pair.naive.epoch, self.pair.pool.num_held_blocks
         self.pair.do(
@@ -302,9 +303,13 @@ class PoolMachine(RuleBasedStateMachine):
             command = Idempotent(key=first.key, fingerprint=b"another", command=first.command)
         again = self.pair.do(command)
         assert self.pair.settled() == before
-        live = {lease.lease_id for lease in self.schedulers.standing_leases()}
-        if isinstance(first.command, LeaseCommand) and first.command.lease_id not in live:
+        standing = {lease.lease_id for lease in self.schedulers.standing_leases()}
+        stale = {lease.lease_id for lease in self.schedulers.stale_leases()}
+        holder = first.command.lease_id if isinstance(first.command, LeaseCommand) else None
+        if holder is not None and holder not in standing:
             assert isinstance(again, LeaseExpired)
+        elif holder in stale and not isinstance(first.command, (Free, FreeBlocks)):
+            assert isinstance(again, StaleEpoch)
         elif other_request:
             assert isinstance(again, InvalidRequest)
         else:
@@ -321,15 +326,21 @@ class PoolMachine(RuleBasedStateMachine):
         assert plain(again) == plain(holder.last_step)
         assert self.pair.settled() == before
 
-    @rule(through_cbor=st.booleans())
-    def restart(self, *, through_cbor: bool) -> None:
+    @rule(through_cbor=st.booleans(), passed_ms=st.sampled_from([0, 10, 3_000]))
+    def restart(self, *, through_cbor: bool, passed_ms: int) -> None:
         self.pair.restart(through_cbor=through_cbor)
+        since_ms = self.pair.naive.now_ms
+        self.pair.now_ms += passed_ms
+        self.pair.do(Resume(since_ms=since_ms))
         self.pair.do(RenewLease(lease_id=self.schedulers.pick_lease(0).lease_id))
 
     @rule(lease=picks, first=st.sampled_from(range(8)))
     def err(self, *, lease: int, first: int) -> None:
         """Every eighth of the faults that can be made now."""
         self.all_workers_call()
+        if self.pair.naive.has_vacant_rank():
+            self.pair.do(RenewLease(lease_id=self.schedulers.pick_lease(lease).lease_id))
+            return
         made = faulty_requests(self.pair.naive, self.schedulers.pick_lease(lease))
         for fault in sorted(made)[first::8]:
             command, expected = made[fault]

@@ -190,7 +190,9 @@ def test_counts_that_cannot_be_are_refused(
         )
 
 
-def test_heads_that_share_no_kv_head_evenly_are_refused() -> None:
-    queries, _, _ = drawn()
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 8), (1, 4, 7), (4, 8)], ids=["uneven heads", "another head size", "no tokens"]
+)
+def test_queries_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidRequest, match="queries"):
-        paged_attention(queries[:1, :3], make_layer(), torch.tensor([1, 2]), 5)
+        paged_attention(torch.zeros(shape), make_layer(), torch.tensor([1, 2]), 5)

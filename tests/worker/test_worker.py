@@ -172,12 +172,13 @@ def test_a_worker_of_no_rank_is_refused(client: Client, url: str, name: str) -> 
         Worker(url, name, rank=1)
 
 
-def test_a_heartbeat_that_fails_is_tried_again(name: str) -> None:
+def test_a_heartbeat_that_fails_is_tried_again(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with running_server("--log-level", "warning") as server, Client(server.url) as own:
         own.create_pool(name, plan=plan(), worker_timeout_ms=500)
         with Worker(server.url, name) as worker:
             server.process.send_signal(signal.SIGSTOP)  # it stands still, and goes on
-            time.sleep(0.5)
+            wait_until(lambda: "a heartbeat failed, and is tried again" in caplog.text)
             server.process.send_signal(signal.SIGCONT)
+            time.sleep(1)  # for what was sent while the server stood still, to count no longer
             wait_until(lambda: own.pool(name).workers()[0].silent_ms < 100)
             worker.check()

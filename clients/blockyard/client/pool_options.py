@@ -31,7 +31,8 @@ class PoolOptions(TypedDict, total=False):
         prefix_cache_retention_interval: Tokens, a multiple of the scheduler block size: sliding-window groups
             keep what a hit needs so often and at the prompt's end; 0: there alone. By default every block.
         worker_timeout_ms: A worker that has not called for so long is lost. 5,000 by default.
-        needs_all_workers: Give no blocks while a registered worker is lost. On by default.
+        needs_all_workers: Once a worker has registered, give no blocks while one is lost or a rank has none.
+            On by default.
     """
 
     block_size: int

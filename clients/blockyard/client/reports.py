@@ -33,7 +33,9 @@ class PoolDescription:
         num_host_blocks: Of groups whose blocks lie in the host's memory; None where none does.
         prefix_cache_retention_interval: None for every block.
         worker_timeout_ms: A worker that has not called for so long is lost.
-        needs_all_workers: Whether no blocks are given while a registered worker is lost.
+        needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
+            rank has none.
+        num_ranks: Of the plan; None for a pool that was made from sizes.
     """
 
     pool: str
@@ -54,6 +56,7 @@ class PoolDescription:
     prefix_cache_retention_interval: int | None
     worker_timeout_ms: int
     needs_all_workers: bool
+    num_ranks: int | None
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""

@@ -1,7 +1,8 @@
 """A rank's KV cache as tensors, and what is done with its blocks. The only part that needs torch.
 
 `Worker` keeps a rank's place in its pool. `BlockMemory` is the rank's memory, with every layer seen in it.
-`BlockTables` and `slot_mapping` are what kernels take block ids as.
+`BlockTables` and `slot_mapping` are what kernels take block ids as. `blockyard.worker.paged_attention` is a
+reference to hold kernels to, and is not exported from here: it is not what a model should serve with.
 """
 
 from blockyard.worker.block_image import BlockImage

@@ -22,7 +22,9 @@ def zero_blocks(words: Sequence[Tensor], block_ids: Sequence[int], num_blocks: i
         InvalidRequest: See `check_destinations`; nothing was written.
     """
     check_destinations(block_ids, num_blocks)
-    for view in words if block_ids else ():
+    if not block_ids:
+        return
+    for view in words:
         if view.is_cuda:
             view.index_fill_(1, id_tensor(block_ids, view.device), 0)
             continue
@@ -37,7 +39,9 @@ def copy_blocks(words: Sequence[Tensor], copies: Sequence[Copy], num_blocks: int
         InvalidRequest: See `check_copies`; nothing was written.
     """
     check_copies(copies, num_blocks)
-    for view in words if copies else ():
+    if not copies:
+        return
+    for view in words:
         if view.is_cuda:
             _copy_indexed(view, copies)
             continue

@@ -80,14 +80,14 @@ class BlockImage:
                 raise InvalidRequest.of(
                     "image", f"layer {name!r} is not {self.num_blocks} blocks in the host's memory"
                 )
-        for number, checksum in enumerate(checksums_of(self.layers, self.dtypes, self.num_blocks)):
+        for number, checksum in enumerate(_checksums(self.layers, self.dtypes, self.num_blocks)):
             if checksum != self.checksums[number]:
                 raise InvalidRequest.of(
                     "image", f"block {number} of {self.num_blocks} is not what it was when it was exported"
                 )
 
 
-def checksums_of(layers: Mapping[str, Tensor], dtypes: Mapping[str, str], num_blocks: int) -> tuple[int, ...]:
+def _checksums(layers: Mapping[str, Tensor], dtypes: Mapping[str, str], num_blocks: int) -> tuple[int, ...]:
     """xxh3_64 of each block."""
     parts = [
         (f"{name}\0{dtypes[name]}\0{[*blocks.shape[1:]]}\0".encode(), blocks.numpy())
@@ -104,7 +104,7 @@ def checksums_of(layers: Mapping[str, Tensor], dtypes: Mapping[str, str], num_bl
 
 
 def export_blocks(caches: Sequence[LayerCache], block_ids: Sequence[int], num_blocks: int) -> BlockImage:
-    """An image of the blocks of ``block_ids``, of ``num_blocks``, as `caches` have them; waits for them.
+    """An image of the blocks of ``block_ids``, of ``num_blocks``, as ``caches`` have them; waits for them.
 
     Raises:
         InvalidRequest: An id is out of range, or there is no layer.
@@ -126,7 +126,7 @@ def export_blocks(caches: Sequence[LayerCache], block_ids: Sequence[int], num_bl
             words[number : number + count].copy_(cache.words[block : block + count])
     _wait_for(caches)
     dtypes = {cache.name: cache.view.dtype for cache in caches}
-    return BlockImage(layers=layers, dtypes=dtypes, checksums=checksums_of(layers, dtypes, len(block_ids)))
+    return BlockImage(layers=layers, dtypes=dtypes, checksums=_checksums(layers, dtypes, len(block_ids)))
 
 
 def import_blocks(

@@ -20,6 +20,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import NULL_BLOCK
 
 MAX_BLOCK_ID = 2**31 - 1
+"""Of an int32."""
 
 
 class BlockTables:
@@ -32,6 +33,9 @@ class BlockTables:
 
     Attributes:
         tensor: int32 ``[max_sequences, max_blocks]`` on ``device``, as of the last `commit`.
+
+    Raises:
+        InvalidRequest: There would be no row, or no entry.
     """
 
     def __init__(self, max_sequences: int, max_blocks: int, device: str | torch.device = "cpu") -> None:
@@ -45,7 +49,11 @@ class BlockTables:
         self._staging = [_Staging(shape), _Staging(shape)] if self.tensor.is_cuda else []
 
     def length(self, row: int) -> int:
-        """Entries of ``row`` that are filled."""
+        """Entries of ``row`` that are filled.
+
+        Raises:
+            InvalidRequest: There is no such row.
+        """
         self._check_row(row)
         return self._lengths[row]
 
@@ -57,12 +65,12 @@ class BlockTables:
         """
         if len(tables) > len(self._lengths):
             raise InvalidRequest.of("tables", f"are {len(tables)}: there are {len(self._lengths)} rows")
-        entries = [self._entries(table, 0) for table in tables]
-        for row, length in enumerate(self._lengths):
-            if row < len(entries):
-                self._write(row, entries[row])
-            elif length:
-                self._write(row, entries=self._entries((), 0))
+        entries = [self._entries(table) for table in tables]
+        for row, filled in enumerate(entries):
+            self._write(row, filled)
+        for row in range(len(entries), len(self._lengths)):
+            if self._lengths[row]:
+                self._write(row, self._entries(()))
 
     def set_row(self, row: int, block_ids: Sequence[int]) -> None:
         """Make ``block_ids`` the entries of ``row``; none empties it.
@@ -71,7 +79,7 @@ class BlockTables:
             InvalidRequest: There is no such row, it is too short, or an id is no int32. Nothing was changed.
         """
         self._check_row(row)
-        self._write(row, self._entries(block_ids, 0))
+        self._write(row, self._entries(block_ids))
 
     def append(self, row: int, block_ids: Sequence[int]) -> None:
         """Add entries to ``row``.
@@ -81,10 +89,7 @@ class BlockTables:
         """
         self._check_row(row)
         begin = self._lengths[row]
-        entries = self._entries(block_ids, begin)
-        self._rows[row, begin : begin + len(entries)] = entries
-        self._lengths[row] += len(entries)
-        self._note(row)
+        self._write(row, self._entries(block_ids, begin), begin)
 
     def commit(self) -> Tensor:
         """Send what changed to the device, and return `tensor`.
@@ -104,21 +109,20 @@ class BlockTables:
         if not 0 <= row < len(self._lengths):
             raise InvalidRequest.of("row", f"{row} is none of {len(self._lengths)} rows")
 
-    def _entries(self, block_ids: Sequence[int], num_before: int) -> NDArray[np.int32]:
-        room = self._rows.shape[1] - num_before
+    def _entries(self, block_ids: Sequence[int], begin: int = 0) -> NDArray[np.int32]:
+        room = self._rows.shape[1] - begin
         if len(block_ids) > room:
             raise InvalidRequest.of("block_ids", f"are {len(block_ids)}: the row has room for {room}")
         if block_ids and not (min(block_ids) >= NULL_BLOCK and max(block_ids) <= MAX_BLOCK_ID):
             raise InvalidRequest.of("block_ids", f"must be from {NULL_BLOCK} to {MAX_BLOCK_ID}")
         return np.array(block_ids, dtype=np.int32)
 
-    def _write(self, row: int, entries: NDArray[np.int32]) -> None:
-        self._rows[row, : len(entries)] = entries
-        self._rows[row, len(entries) : self._lengths[row]] = NULL_BLOCK
-        self._lengths[row] = len(entries)
-        self._note(row)
-
-    def _note(self, row: int) -> None:
+    def _write(self, row: int, entries: NDArray[np.int32], begin: int = 0) -> None:
+        """Make ``entries`` those of ``row`` from ``begin`` to its end."""
+        end = begin + len(entries)
+        self._rows[row, begin:end] = entries
+        self._rows[row, end : self._lengths[row]] = NULL_BLOCK
+        self._lengths[row] = end
         if self._changed:
             self._changed = range(min(row, self._changed.start), max(row + 1, self._changed.stop))
         else:

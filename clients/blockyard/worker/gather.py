@@ -6,6 +6,7 @@ from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import NULL_BLOCK
+from blockyard.planning.layers import Mamba
 from blockyard.worker.block_ids import check_sources, id_tensor
 from blockyard.worker.layer_cache import LayerCache
 
@@ -26,7 +27,7 @@ def gather_tokens(cache: LayerCache, block_ids: Sequence[int], num_tokens: int, 
         InvalidRequest: The layer is of another sort, an id is out of range, or the blocks are too few.
     """
     num_blocks, num_heads, num_states, state_bytes = cache.view.shape
-    is_recurrent = any(part.name.startswith("state.") for part in cache.view.parts)
+    is_recurrent = cache.view.kind == Mamba.kind
     if is_recurrent or num_states != block_size:
         what = "a recurrent state" if is_recurrent else f"{num_states} states for {block_size} tokens"
         raise InvalidRequest.of("layer", f"a block of {cache.name!r} keeps {what}, not one state a token")

@@ -60,7 +60,7 @@ def _beat(worker_of: Callable[[], Beating | None], interval_s: float, stopped: t
         try:
             worker.beat()
         except WorkerReplaced as error:
-            _log.error("this worker is none any more: %s", error)
+            _log.error("this worker has ended: %s", error)
             return
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the next call may succeed
             if is_heard or not isinstance(error, BlockyardError):

@@ -13,11 +13,16 @@ from blockyard.worker.dtypes import TORCH_DTYPES
 
 
 class LayerCache:
-    """The cache of the layer of ``name``.
+    """The cache of one layer.
+
+    Args:
+        name: The layer's.
+        view: Where it lies in ``backing``.
+        backing: The memory, uint8 ``[bytes]``.
 
     Attributes:
-        name: The layer's.
-        view: Where it lies.
+        name: As given.
+        view: As given.
         bytes: uint8 ``[blocks, heads, states, bytes of a state]``.
     """
 

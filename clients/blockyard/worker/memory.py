@@ -141,7 +141,6 @@ class BlockMemory:
         return self._words[group]
 
     def _caches(self, group: int) -> list[LayerCache]:
-        self._on_host(group)
         return [cache for cache in self.layers.values() if cache.view.group == group]
 
     def _group_with(self, names: Mapping[str, Tensor]) -> int:

@@ -7,28 +7,19 @@ It is there to prove views and tables, and to say exactly what is read: position
 see, and nothing else. Memory that was never written, or is another sequence's by now, is not touched.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import NULL_BLOCK
+from blockyard.worker.layer_cache import LayerCache
 
 
-class KeysAndValues(Protocol):
-    """One attention layer's cache: a `LayerCache` whose states are keys and values."""
-
-    def part(self, name: str) -> Tensor:
-        """``key`` or ``value``: a view ``[blocks, KV heads, tokens of a block, head size]``."""
-        ...
-
-
-def write_kv(cache: KeysAndValues, keys: Tensor, values: Tensor, slots: Tensor) -> None:
+def write_kv(cache: LayerCache, keys: Tensor, values: Tensor, slots: Tensor) -> None:
     """Write tokens' keys and values into their slots.
 
     Args:
-        cache: A layer's.
+        cache: Of a layer whose states are keys and values.
         keys: ``[tokens, KV heads, head size]``, in the cache's dtype and on its device.
         values: ``[tokens, KV heads, head size of a value]``, likewise.
         slots: ``[tokens]``, an integer type: block id times tokens of a block, plus the place in the block.
@@ -54,7 +45,7 @@ def write_kv(cache: KeysAndValues, keys: Tensor, values: Tensor, slots: Tensor) 
 
 def paged_attention(
     queries: Tensor,
-    cache: KeysAndValues,
+    cache: LayerCache,
     block_table: Tensor,
     num_tokens: int,
     *,
@@ -72,7 +63,7 @@ def paged_attention(
     Args:
         queries: ``[queries, heads, head size]``. The heads are a multiple of the KV heads; query head ``h``
             reads KV head ``h // (heads // KV heads)``.
-        cache: A layer's, on the queries' device.
+        cache: Of a layer whose states are keys and values, on the queries' device.
         block_table: ``[entries]``, an integer type; entries behind the last token, or in front of the first
             that is seen, may be anything.
         num_tokens: Of the sequence, at least one and as many as the queries.
@@ -87,22 +78,11 @@ def paged_attention(
             or no block of the cache.
     """
     all_keys, all_values = cache.part("key"), cache.part("value")
-    num_blocks, num_kv_heads, block_size, head_size = all_keys.shape
-    num_queries, num_heads = queries.shape[:2]
-    if queries.shape[2] != head_size or num_heads % num_kv_heads:
-        raise InvalidRequest.of(
-            "queries", f"must be [queries, a multiple of {num_kv_heads}, {head_size}], as the cache is"
-        )
-    if not 1 <= num_queries <= num_tokens:
-        raise InvalidRequest.of(
-            "num_tokens", f"{num_queries} queries are not the last of {num_tokens} tokens"
-        )
-    if num_tokens > len(block_table) * block_size:
-        raise InvalidRequest.of(
-            "block_table", f"{len(block_table)} blocks of {block_size} have no room for {num_tokens} tokens"
-        )
+    _check_shapes(queries, all_keys, block_table, num_tokens)
     if sliding_window is not None and sliding_window < 1:
         raise InvalidRequest.of("sliding_window", "must be at least 1: a token sees itself")
+    num_blocks, num_kv_heads, block_size, head_size = all_keys.shape
+    num_queries = len(queries)
 
     # The first query looks back the farthest.
     first_query = num_tokens - num_queries
@@ -121,6 +101,22 @@ def paged_attention(
     scores = torch.einsum("qhgd,khd->hgqk", grouped, keys) * (head_size**-0.5 if scale is None else scale)
     weights = scores.masked_fill(is_hidden, float("-inf")).softmax(-1)
     return torch.einsum("hgqk,khd->qhgd", weights, values).flatten(1, 2).to(queries.dtype)
+
+
+def _check_shapes(queries: Tensor, all_keys: Tensor, block_table: Tensor, num_tokens: int) -> None:
+    _, num_kv_heads, block_size, head_size = all_keys.shape
+    if queries.dim() != 3 or queries.shape[2] != head_size or queries.shape[1] % num_kv_heads:
+        raise InvalidRequest.of(
+            "queries", f"must be [queries, a multiple of {num_kv_heads}, {head_size}], as the cache is"
+        )
+    if not 1 <= len(queries) <= num_tokens:
+        raise InvalidRequest.of(
+            "num_tokens", f"{len(queries)} queries are not the last of {num_tokens} tokens"
+        )
+    if num_tokens > len(block_table) * block_size:
+        raise InvalidRequest.of(
+            "block_table", f"{len(block_table)} blocks of {block_size} have no room for {num_tokens} tokens"
+        )
 
 
 def _check_blocks(blocks: Tensor, num_blocks: int) -> None:

@@ -43,6 +43,7 @@ class Worker:
         WorkerReplaced: Another worker has the rank, and is alive.
         InvalidRequest: The plan has no such rank.
         BlockyardError: The pool or the server was not found.
+        torch.OutOfMemoryError: The device has less than the plan says; the rank is free again.
     """
 
     def __init__(
@@ -101,17 +102,8 @@ class Worker:
             WorkerReplaced: Another has taken its place.
             BlockyardError: The server was not reached, or its pool is gone.
         """
-        calls = self._caller.pool(self._pool.name)
         try:
-            try:
-                self._epoch = calls.heartbeat(self.worker_id, self.incarnation).epoch
-            except WorkerNotFound:
-                registration = self._register()
-                if registration.memory != self._map:
-                    calls.remove_worker(self.worker_id, self.incarnation)
-                    raise WorkerReplaced(
-                        "the pool was made anew from another plan: this memory does not fit"
-                    ) from None
+            self._call()
         except WorkerReplaced as error:
             self._ended = error
             raise
@@ -128,6 +120,17 @@ class Worker:
                 self._pool.remove_worker(self.worker_id, self.incarnation)
         self._caller.close()
         self._client.close()
+
+    def _call(self) -> None:
+        pool = self._caller.pool(self._pool.name)
+        try:
+            self._epoch = pool.heartbeat(self.worker_id, self.incarnation).epoch
+        except WorkerNotFound:
+            if self._register().memory != self._map:
+                pool.remove_worker(self.worker_id, self.incarnation)
+                raise WorkerReplaced(
+                    "the pool was made anew from another plan: this memory does not fit"
+                ) from None
 
     def _register(self) -> Registration:
         registration = self._pool.register_worker(

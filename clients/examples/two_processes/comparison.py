@@ -20,7 +20,7 @@ def largest_difference(model: Transformer, finished: Iterable[Finished]) -> floa
     """Of any logit to what ``model`` makes of the same tokens; infinite where one is not a number."""
     largest = 0.0
     expected: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}  # rounds repeat each other
-    with one_thread(), torch.inference_mode():
+    with _one_thread(), torch.inference_mode():
         for sequence in finished:
             tokens = sequence.prompt, sequence.output
             if tokens not in expected:
@@ -31,7 +31,7 @@ def largest_difference(model: Transformer, finished: Iterable[Finished]) -> floa
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """The models are too small for more: threads would wait for each other most of the time."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)

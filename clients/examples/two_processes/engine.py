@@ -87,14 +87,17 @@ class Engine:
             raise RuntimeError(f"refused, and waiting does not help: {dict(result.refused)}")
         self.num_steps += 1
         self.num_copied_blocks += len(result.copies)
-        for name, scheduled in result.scheduled.items():
+        for sequence_id, scheduled in result.scheduled.items():
             if scheduled.num_cached_tokens is not None:
-                self._note_admitted(self._sequences[name], scheduled.num_cached_tokens, result.epoch)
+                self._note_admitted(self._sequences[sequence_id], scheduled.num_cached_tokens, result.epoch)
         return result
 
     def batch(self, result: StepResult) -> Batch:
         """What the worker is to compute."""
-        chunks = tuple(self._chunk(self._sequences[name], given) for name, given in result.scheduled.items())
+        chunks = tuple(
+            self._chunk(self._sequences[sequence_id], scheduled)
+            for sequence_id, scheduled in result.scheduled.items()
+        )
         if self._is_fault_due():
             group = [each.kind for each in self._pool.groups].index("full_attention")
             swapped = with_swapped_blocks(chunks, group, self._pool.groups[group].block_size)
@@ -105,17 +108,17 @@ class Engine:
 
     def take_in(self, result: StepResult, computed: Computed) -> None:
         """Append what was sampled; make room where the step had too few blocks for somebody who runs."""
-        for (name, given), sampled in zip(result.scheduled.items(), computed.sampled, strict=True):
-            sequence = self._sequences[name]
-            sequence.num_computed_tokens += given.num_new_tokens
-            self._scheduler.computed(name, sequence.num_computed_tokens)
+        for (sequence_id, scheduled), sampled in zip(result.scheduled.items(), computed.sampled, strict=True):
+            sequence = self._sequences[sequence_id]
+            sequence.num_computed_tokens += scheduled.num_new_tokens
+            self._scheduler.computed(sequence_id, sequence.num_computed_tokens)
             if sampled is not None:
                 sequence.tokens.append(sampled.token_id)
                 sequence.logits.append(sampled.logits)
-                self._scheduler.append(name, [sampled.token_id])
+                self._scheduler.append(sequence_id, [sampled.token_id])
             if sequence.is_finished:
-                self._scheduler.finish(name)
-                self.finished.append(self._sequences.pop(name).report())
+                self._scheduler.finish(sequence_id)
+                self.finished.append(self._sequences.pop(sequence_id).report())
         running = self._scheduler.running
         lacks_blocks = not set(result.insufficient).isdisjoint(running)
         if lacks_blocks:
@@ -124,8 +127,8 @@ class Engine:
 
     def give_up_blocks(self) -> None:
         """The last batch is lost: what was not reported as computed is computed again."""
-        for name in self._scheduler.running:
-            self._scheduler.preempt(name)
+        for sequence_id in self._scheduler.running:
+            self._scheduler.preempt(sequence_id)
 
     def restart(self, lease: Lease) -> None:
         """Go on under a new lease: every sequence is admitted again, with all the tokens it has by now."""
@@ -136,16 +139,16 @@ class Engine:
         """Tokens that each sequence may compute in the next step."""
         left = self._settings.max_num_batched_tokens
         budgets = {}
-        for name in self._scheduler.running:
-            sequence = self._sequences[name]
+        for sequence_id in self._scheduler.running:
+            sequence = self._sequences[sequence_id]
             num_new = min(left, len(sequence.tokens) - sequence.num_computed_tokens)
-            budgets[name], left = num_new, left - num_new
-        for name in self._scheduler.waiting if self._may_admit else ():
+            budgets[sequence_id], left = num_new, left - num_new
+        for sequence_id in self._scheduler.waiting if self._may_admit else ():
             if left == 0 or len(budgets) == self._settings.max_num_sequences:
                 break
             # A cached prefix is not computed, and how long it is turns out with the admission.
-            budgets[name] = min(left, len(self._sequences[name].tokens))
-            left -= budgets[name]
+            budgets[sequence_id] = min(left, len(self._sequences[sequence_id].tokens))
+            left -= budgets[sequence_id]
         return budgets
 
     def _note_admitted(self, sequence: Sequence, num_cached_tokens: int, epoch: int) -> None:
@@ -156,13 +159,13 @@ class Engine:
             Admission(step=self.num_steps, epoch=epoch, num_cached_tokens=num_cached_tokens)
         )
 
-    def _chunk(self, sequence: Sequence, given: Scheduled) -> Chunk:
+    def _chunk(self, sequence: Sequence, scheduled: Scheduled) -> Chunk:
         begin = sequence.num_computed_tokens
-        end = begin + given.num_new_tokens
+        end = begin + scheduled.num_new_tokens
         return Chunk(
             token_ids=tuple(sequence.tokens[begin:end]),
             num_computed_tokens=begin,
-            block_tables=tuple(tuple(table) for table in given.block_ids),
+            block_tables=tuple(tuple(table) for table in scheduled.block_ids),
             is_sampled=end == len(sequence.tokens),
         )
 
@@ -170,6 +173,6 @@ class Engine:
         due = self._settings.swap_blocks_at_step
         return due is not None and self.num_steps >= due and not self.was_fault_planted
 
-    def _preempt(self, name: str) -> None:
-        self._scheduler.preempt(name)
-        self._sequences[name].num_preemptions += 1
+    def _preempt(self, sequence_id: str) -> None:
+        self._scheduler.preempt(sequence_id)
+        self._sequences[sequence_id].num_preemptions += 1

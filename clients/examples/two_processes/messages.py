@@ -34,7 +34,7 @@ class Batch:
 
     Attributes:
         epoch: In which the blocks were given.
-        copies: Blocks (source, destination) to copy first, in this order.
+        copies: Blocks (source, destination) to copy before anything is computed.
         chunks: Each of another sequence.
     """
 
@@ -61,5 +61,3 @@ class Computed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """A worker's first word: it has registered, and its memory holds nothing yet."""
-
-    epoch: int

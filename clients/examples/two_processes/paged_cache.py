@@ -30,8 +30,9 @@ class PagedCache:
         self._lengths = [len(chunk.token_ids) for chunk in batch.chunks]
         lengths = torch.tensor(self._lengths)
         sequences = torch.arange(len(lengths)).repeat_interleave(lengths).to(memory.device)
-        self.token_ids = torch.tensor([token for chunk in batch.chunks for token in chunk.token_ids])
-        self.token_ids = self.token_ids.to(memory.device)
+        self.token_ids = torch.tensor(
+            [token for chunk in batch.chunks for token in chunk.token_ids], device=memory.device
+        )
         self.positions = torch.cat(
             [torch.arange(chunk.num_computed_tokens, chunk.num_tokens) for chunk in batch.chunks]
         ).to(memory.device)

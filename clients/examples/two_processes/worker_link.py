@@ -18,17 +18,18 @@ class WorkerLink:
         self._listener = Listener(address, family="AF_UNIX")
         self._connection: Connection | None = None
 
-    def wait_for_worker(self) -> Ready:
-        """Its first word."""
+    def wait_for_worker(self) -> None:
+        """Hang up on the last one, if any, and wait for the first word of the next."""
         self._hang_up()
         while True:
             self._connection = self._listener.accept()
             try:
-                ready: Ready = self._connection.recv()
+                ready = self._connection.recv()
             except (EOFError, OSError):  # it died again at once
                 self._hang_up()
             else:
-                return ready
+                assert isinstance(ready, Ready), "a worker's first word"
+                return
 
     def compute(self, batch: Batch) -> Computed:
         """Have ``batch`` computed.

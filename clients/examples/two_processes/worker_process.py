@@ -36,7 +36,7 @@ def run_worker(url: str, pool: str, address: str, settings: Settings) -> None:
         poison(worker.memory)
         tables = block_tables(worker.memory, settings)
         with _connect(address) as connection, suppress(EOFError, ConnectionError):  # hung up
-            connection.send(Ready(epoch=epoch))
+            connection.send(Ready())
             while True:
                 batch: Batch = connection.recv()
                 worker.check()

@@ -71,15 +71,20 @@ def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
     """The free and the held blocks of ``store``, and what is wrong with it."""
     num_blocks = len(store.reference_counts)
     counts = array("i", bytes(4 * num_blocks))
+    foreign: set[BlockId] = set()
     for lease in pool.leases.values():
         for block in _named_blocks(pool, lease, store):
-            counts[block] += 1
+            if block < num_blocks:
+                counts[block] += 1
+            else:
+                foreign.add(block)
     counts[NULL_BLOCK] = 0
     num_held = num_blocks - counts.count(0)
     problems = store.queue.problems()
     num_free = 0 if problems else len(store.queue)
     if not problems:
         problems += [f"block {block} is both free and held" for block in store.queue if counts[block]]
+    problems += [f"block {block} is held, and there is none" for block in sorted(foreign)]
     problems += [*_count_problems(store, counts), *_index_problems(store)]
     if num_free + num_held + 1 != num_blocks:
         problems.append(f"{num_free} free, {num_held} held and 1 null are not {num_blocks} blocks")
@@ -145,7 +150,7 @@ def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table
     told = coarser_view(sequence.block_hashes, config.groups[group].block_size // config.hash_block_size)
     published = table.block_ids[: table.num_published]
     return all(
-        block == NULL_BLOCK or hashes[block] in (block_hash, None)
+        block == NULL_BLOCK or block >= len(hashes) or hashes[block] in (block_hash, None)
         for block, block_hash in zip(published, told, strict=False)
     )
 

@@ -227,20 +227,17 @@ class BlockStore:
         store.running_states = dict(state["running_states"])
         store.states_to_copy = dict(state["states_to_copy"])
         store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
-        # Blocks that share a hash go first, in the order in which the index would return them.
-        shared = {
-            (group, block_hash, block): None
-            for group, block_hash, blocks in state["shared_hashes"]
-            for block in blocks
-        }
+        # Blocks that share a hash come in the order in which the index would return them.
+        shared = {(group, block_hash): blocks for group, block_hash, blocks in state["shared_hashes"]}
+        for (group, block_hash), blocks in shared.items():
+            for block in blocks:
+                store.index.add(group, block_hash, block)
         cached = [block for block, block_hash in enumerate(store.hashes) if block_hash is not None]
-        own = {
-            (store.groups[block], block_hash, block): None
-            for block in cached
-            for block_hash in store.hashes_of(block)
-        }
-        for group, block_hash, block in shared | own:
-            store.index.add(group, block_hash, block)
+        for block in cached:
+            group = store.groups[block]
+            for block_hash in store.hashes_of(block):
+                if (group, block_hash) not in shared:
+                    store.index.add(group, block_hash, block)
         store.num_cached_blocks = len(cached)
         return store
 

@@ -177,6 +177,16 @@ class ResetPrefixCache(PoolCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(PoolCommand):
+    """The server was away: who was there before counts as having called just now.
+
+    ``since_ms``: the last time that was known before. Leases that had run out by then stay so.
+    """
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterWorker(PoolCommand):
     """A worker holds the tensors of ``rank``: see `blockyard.core.workers.Worker`.
 

@@ -81,7 +81,9 @@ class PoolConfig:
         prefix_cache_retention_interval: Tokens from one place to the next at which sliding-window groups keep
             what a hit needs, beside the prompt's end; 0 for that alone, None for every block.
         worker_timeout_ms: How long a worker may be silent before it is lost.
-        needs_all_workers: Whether no blocks are given while a registered worker is lost.
+        needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
+            rank has none.
+        num_ranks: Of the workers, where that is known.
     """
 
     num_blocks: int
@@ -101,6 +103,7 @@ class PoolConfig:
     prefix_cache_retention_interval: int | None = None
     worker_timeout_ms: int = 5_000
     needs_all_workers: bool = True
+    num_ranks: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit each other.

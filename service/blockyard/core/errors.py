@@ -192,7 +192,8 @@ class StaleEpoch(BlockyardError):
     def of(cls, epoch: int) -> "StaleEpoch":
         """``epoch`` is the pool's."""
         return cls(
-            f"the pool is in epoch {epoch}: what earlier epochs cached is gone; start your sequences again",
+            f"the pool is in epoch {epoch}: what earlier epochs cached is gone; release the lease, and start "
+            "your sequences again under a new one",
             {"epoch": epoch},
         )
 

@@ -39,9 +39,6 @@ from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep
 from blockyard.core.workers import Memory, Worker, Workers
 
-MAX_WORKERS = 4096
-"""Of one pool."""
-
 MAX_POOL_REPLIES = 1024
 """Idempotency keys of calls without a lease that a pool remembers."""
 
@@ -64,7 +61,7 @@ class Pool:
         self.hits = HitWindow()
         self.replies = ReplyMemory(MAX_POOL_REPLIES)
         self.leases: dict[LeaseId, Lease] = {}
-        self.workers = Workers(config.worker_timeout_ms)
+        self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
         self.stores = [BlockStore(size, len(config.groups), self.counters) for size in sizes]
         """The device's blocks and, where groups lie there, the host's."""
@@ -99,7 +96,9 @@ class Pool:
             return self._apply(inner)  # doing these twice is no harm, and remembering them is
         memory = self.replies
         if isinstance(inner, ask.LeaseCommand):
-            memory = self._renew(inner.lease_id).replies
+            lease = self._renew(inner.lease_id)
+            self._check_epochs(inner, lease)  # what was told in an earlier one holds no more
+            memory = lease.replies
         reply = memory.recall(command.key, command.fingerprint)
         if reply is not None:
             return reply
@@ -194,15 +193,19 @@ class Pool:
 
     def _apply(self, command: ask.PoolCommand) -> tell.Reply:
         lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
-        self.check_epoch(command.epoch)
-        if lease is not None and not isinstance(command, _GIVING_BACK):
-            self.check_epoch(lease.epoch)
+        self._check_epochs(command, lease)
         handler = self._HANDLERS[type(command)]
         try:
             return handler(self, command) if lease is None else handler(self, command, lease)
         finally:
             for store in self.stores:
                 store.unripe.clear()
+
+    def _check_epochs(self, command: ask.PoolCommand, lease: Lease | None) -> None:
+        """Refuse what belongs to an earlier epoch, by what its caller says or by its lease."""
+        self.check_epoch(command.epoch)
+        if lease is not None and not isinstance(command, _GIVING_BACK):
+            self.check_epoch(lease.epoch)
 
     # Leases
 
@@ -259,6 +262,13 @@ class Pool:
             num_freed_sequences=sum(num_sequences for num_sequences, _ in freed),
             num_freed_blocks=sum(num_blocks for _, num_blocks in freed),
         )
+
+    def _resume(self, command: ask.Resume) -> tell.Resumed:
+        standing = [lease for lease in self.leases.values() if lease.expires_at_ms > command.since_ms]
+        for lease in standing:
+            lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
+        self.workers.note_all(self.now_ms)
+        return tell.Resumed(epoch=self.epoch, num_leases=len(standing))
 
     def _end(self, lease: Lease) -> tuple[int, int]:
         """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
@@ -443,8 +453,6 @@ class Pool:
     def _register_worker(self, command: ask.RegisterWorker) -> tell.WorkerNoted:
         if command.rank < 0:
             raise InvalidRequest.of("rank", "must be at least 0")
-        if len(self.workers) >= MAX_WORKERS and command.worker_id not in self.workers:
-            raise InvalidRequest.of("worker_id", f"the pool has {MAX_WORKERS} workers already")
         memory = self.workers.register(
             Worker(
                 worker_id=command.worker_id,
@@ -496,6 +504,7 @@ class Pool:
         ask.AllocateBlocks: _allocate_blocks,
         ask.FreeBlocks: _free_blocks,
         ask.ResetPrefixCache: _reset_prefix_cache,
+        ask.Resume: _resume,
         ask.RegisterWorker: _register_worker,
         ask.Heartbeat: _heartbeat,
         ask.RemoveWorker: _remove_worker,

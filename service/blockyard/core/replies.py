@@ -142,6 +142,13 @@ class CacheReset(Reply):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Reply):
+    """``num_leases`` got their time anew."""
+
+    num_leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerNoted(Reply):
     """A worker is known, and has to call every ``heartbeat_ms``."""
 

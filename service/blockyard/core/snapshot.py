@@ -61,7 +61,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
-    pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms)
+    pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms, config.num_ranks)
     pool.stores = [BlockStore.from_state(store, pool.counters) for store in state["stores"]]
     pool.sequences = Sequences(config, pool.stores, pool.counters, pool.hits)
     pool.sequences.next_handle = state["next_handle"]

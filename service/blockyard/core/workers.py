@@ -10,8 +10,11 @@ from enum import Enum, auto
 from typing import Any
 
 from blockyard.core.arithmetic import div_ceil
-from blockyard.core.errors import NotReady, WorkerNotFound, WorkerReplaced
+from blockyard.core.errors import InvalidRequest, NotReady, WorkerNotFound, WorkerReplaced
 from blockyard.core.ids import WorkerId
+
+MAX_WORKERS = 4096
+"""Of one pool."""
 
 HEARTBEATS_PER_TIMEOUT = 5
 """A worker calls this often within the time after which it is lost."""
@@ -33,6 +36,7 @@ class Worker:
     """A process that holds the tensors of one rank.
 
     Attributes:
+        worker_id: Its name, the same after a restart.
         rank: Its place in the pool's plan, from 0.
         device: Where its tensors lie, in its own words.
         incarnation: Another one means that its memory is new.
@@ -55,27 +59,25 @@ class Worker:
 
 
 class Workers:
-    """None at first.
+    """A pool's workers; none at first.
 
     Args:
         timeout_ms: How long a worker may be silent, at least 1.
-
-    Attributes:
-        first_loss_ms: When the first of them is lost, unless it calls; None while there are none.
+        num_ranks: As many have to be there once any of them was; None: those that are registered.
     """
 
-    __slots__ = ("_by_id", "first_loss_ms", "timeout_ms")
+    __slots__ = ("_by_id", "_first_loss_ms", "_has_vacant_rank", "_num_ranks", "_were_there", "timeout_ms")
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, num_ranks: int | None) -> None:
         self.timeout_ms = timeout_ms
+        self._num_ranks = num_ranks
+        self._were_there = False
         self._by_id: dict[WorkerId, Worker] = {}
-        self.first_loss_ms: int | None = None
+        self._first_loss_ms: int | None = None  # unless it calls
+        self._has_vacant_rank = False
 
     def __len__(self) -> int:
         return len(self._by_id)
-
-    def __contains__(self, worker_id: object) -> bool:
-        return worker_id in self._by_id
 
     def __iter__(self) -> Iterator[Worker]:
         """All of them, by rank."""
@@ -95,17 +97,18 @@ class Workers:
         return sum(self.is_lost(worker, now_ms) for worker in self._by_id.values())
 
     def check_all_there(self, now_ms: int) -> None:
-        """Refuse while a worker is lost.
+        """Refuse while a worker is lost, or a rank has none.
 
         Raises:
-            NotReady: One is.
+            NotReady: So it is.
         """
-        if self.first_loss_ms is None or now_ms < self.first_loss_ms:
+        if not self._has_vacant_rank and (self._first_loss_ms is None or now_ms < self._first_loss_ms):
             return
-        ranks = [worker.rank for worker in self if self.is_lost(worker, now_ms)]
+        lost = {worker.rank for worker in self._by_id.values() if self.is_lost(worker, now_ms)}
+        ranks = sorted(lost | self._vacant_ranks())
         raise NotReady(
-            f"the workers of ranks {ranks} have not called for {self.timeout_ms} ms: no blocks are given "
-            "until they are back",
+            f"no worker has called for ranks {ranks} in the last {self.timeout_ms} ms: no blocks are given "
+            "until all ranks are there",
             {"retry_after_ms": self.heartbeat_ms, "lost_ranks": ranks},
         )
 
@@ -114,6 +117,7 @@ class Workers:
 
         Raises:
             WorkerReplaced: The rank is that of another worker, which is not lost.
+            InvalidRequest: There would be too many.
         """
         displaced = [
             known
@@ -127,9 +131,12 @@ class Workers:
                     f"rank {known.rank} is worker {known.worker_id!r}'s, which is alive: stop it first, or "
                     "register under its id to take its place"
                 )
+        if len(self._by_id) - len(displaced) >= MAX_WORKERS:
+            raise InvalidRequest.of("worker_id", f"the pool has {MAX_WORKERS} workers already")
         for known in displaced:
             del self._by_id[known.worker_id]
         self._by_id[newcomer.worker_id] = newcomer
+        self._were_there = True
         self._note_times()
         if not displaced:
             return Memory.FIRST
@@ -139,6 +146,12 @@ class Workers:
     def note_heartbeat(self, worker_id: WorkerId, incarnation: str | None, now_ms: int) -> None:
         """A worker is there. Raises as `find`."""
         self.find(worker_id, incarnation).last_heartbeat_ms = now_ms
+        self._note_times()
+
+    def note_all(self, now_ms: int) -> None:
+        """All of them are there."""
+        for worker in self._by_id.values():
+            worker.last_heartbeat_ms = now_ms
         self._note_times()
 
     def remove(self, worker_id: WorkerId, incarnation: str | None) -> None:
@@ -167,18 +180,29 @@ class Workers:
             )
         return worker
 
-    def to_state(self) -> list[dict[str, Any]]:
+    def to_state(self) -> dict[str, Any]:
         """The workers as plain data."""
-        return [asdict(worker) for worker in self._by_id.values()]
+        return {
+            "were_there": self._were_there,
+            "workers": [asdict(worker) for worker in self._by_id.values()],
+        }
 
     @classmethod
-    def from_state(cls, state: list[dict[str, Any]], timeout_ms: int) -> "Workers":
+    def from_state(cls, state: dict[str, Any], timeout_ms: int, num_ranks: int | None) -> "Workers":
         """The workers that ``state`` was taken from."""
-        workers = cls(timeout_ms)
-        workers._by_id = {each["worker_id"]: Worker(**each) for each in state}
+        workers = cls(timeout_ms, num_ranks)
+        workers._were_there = state["were_there"]
+        workers._by_id = {each["worker_id"]: Worker(**each) for each in state["workers"]}
         workers._note_times()
         return workers
 
+    def _vacant_ranks(self) -> set[int]:
+        """Ranks that have no worker, once any had one."""
+        if self._num_ranks is None or not self._were_there:
+            return set()
+        return set(range(self._num_ranks)) - {worker.rank for worker in self._by_id.values()}
+
     def _note_times(self) -> None:
         times = [worker.last_heartbeat_ms for worker in self._by_id.values()]
-        self.first_loss_ms = min(times) + self.timeout_ms if times else None
+        self._first_loss_ms = min(times) + self.timeout_ms if times else None
+        self._has_vacant_rank = bool(self._vacant_ranks())

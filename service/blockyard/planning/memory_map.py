@@ -19,6 +19,7 @@ MIXED_DTYPE = "uint8"
 """Of a state whose arrays are of several types, or are not known."""
 
 _UNPACKED = (KvQuantMode.NONE, KvQuantMode.FP8_PER_TENSOR)
+"""Modes in which a state is its key and its value, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

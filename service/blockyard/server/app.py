@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http import HTTPStatus
 from importlib.metadata import version
+from typing import Any
 
 import structlog
 from fastapi import Request, Response
@@ -13,16 +15,21 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError, InvalidRequest
+from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
 from blockyard.server.clock import Clock
 from blockyard.server.dashboard import dashboard_routes
+from blockyard.server.durable import Durable
 from blockyard.server.guard import Guard
+from blockyard.server.journal.errors import JournalError
+from blockyard.server.journal.recovery import Progress, recover
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.metrics import metrics_route
 from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
+from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.problems import http_problem, internal_error, invalid_fields
+from blockyard.server.readiness import Readiness
 from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
 from blockyard.server.worker_routes import worker_routes
@@ -48,16 +55,26 @@ block was dropped, and is never handed out.
 class Server:
     """The whole server as one ASGI application: the guard around the hot path around FastAPI.
 
+    Args:
+        settings: Its own.
+        durable: What it writes down, and where; None: nothing.
+        on_failure: Called if what it has done cannot be written down: the process has to end.
+
     Attributes:
         api: FastAPI's part, which holds all routes.
-        pools: The pools that it owns; none at first.
-        is_ready: Whether it takes requests: from the end of its start to the beginning of its stop.
+        pools: The pools that it owns; those of the journal, once it is ready.
+        readiness: Whether it takes requests.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, durable: Durable | None, on_failure: Callable[[JournalError], None]
+    ) -> None:
         clock = Clock()
-        self.is_ready = False
-        self.pools = Pools(settings.max_pools, settings.max_pool_blocks)
+        self.readiness = Readiness()
+        self._durable = durable
+        self._on_failure = on_failure
+        self._pool_journal = PoolJournal(durable.journal if durable else None, self._fail)
+        self.pools = Pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal)
         handlers = PoolCallHandlers(self.pools, clock)
         self.api = FastAPIOffline(
             title="blockyard",
@@ -76,7 +93,7 @@ class Server:
         self.api.include_router(api_routes(self.pools, clock))
         self.api.include_router(plan_routes(self.pools))
         self.api.include_router(worker_routes(self.pools, clock))
-        self.api.include_router(health_routes(lambda: self.is_ready))
+        self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(self.pools, clock))
         self.api.include_router(dashboard_routes())
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
@@ -85,7 +102,8 @@ class Server:
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
             max_requests_in_flight=settings.max_requests_in_flight,
-            is_ready=lambda: self.is_ready,
+            readiness=self.readiness,
+            settled=self._pool_journal.settled,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,20 +112,76 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _life(self, clock: Clock) -> AsyncIterator[None]:
-        expiry = asyncio.create_task(_expire_leases(self.pools, clock))
-        self.is_ready = True
-        try:
-            yield
-        finally:
-            self.is_ready = False
-            expiry.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await expiry
+        async with contextlib.AsyncExitStack() as ending:
+            await ending.enter_async_context(_running(self._start(clock, ending)))
+            if self._durable is None:
+                await self.readiness.wait()
+            try:
+                yield
+            finally:
+                self.readiness.end()
+                with contextlib.suppress(NotReady):
+                    await self._pool_journal.settled()
+
+    async def _start(self, clock: Clock, ending: contextlib.AsyncExitStack) -> None:
+        """Bring back what was written down, if anything was; then be ready, and do what goes on for ever."""
+        if self._durable is not None:
+            progress = Progress()
+            self.readiness.progress = progress.figures
+            ending.callback(progress.is_cancelled.set)
+            try:
+                with _no_collections():
+                    recovered = await asyncio.to_thread(recover, self._durable.journal, progress)
+            except JournalError as error:
+                self._on_failure(error)
+                return
+            except Exception as error:
+                log.exception("the journal could not be replayed")
+                self._on_failure(JournalError(f"the journal could not be replayed: {error!r}"))
+                return
+            clock.not_before(max((each.pool.now_ms for each in recovered), default=0))
+            self.pools.adopt(recovered, clock.now_ms())
+            await self._pool_journal.settled()
+            keeper = self._durable.keeper(self.pools.lines, self._pool_journal.fail)
+            await ending.enter_async_context(_running(keeper.run()))
+        await ending.enter_async_context(_running(_expire_leases(self.pools, clock)))
+        self.readiness.begin()
+
+    def _fail(self, error: JournalError) -> None:
+        """Nothing may be told any more."""
+        self.readiness.end()
+        self._on_failure(error)
 
 
-def create_app(settings: Settings) -> Server:
-    """The server's application with no pools in it."""
-    return Server(settings)
+def create_app(
+    settings: Settings,
+    durable: Durable | None = None,
+    on_failure: Callable[[JournalError], None] = lambda _: None,
+) -> Server:
+    """The server's application: with no pools in it, or with those that it wrote down before."""
+    return Server(settings, durable, on_failure)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without the garbage collector: all that a replay makes is kept, and would be looked through often."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """``work`` as a task, from here to the end of the block, where it is cancelled."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _expire_leases(pools: Pools, clock: Clock) -> None:

@@ -41,6 +41,11 @@ class Clock:
         """When it will really be ``time_ms``, a time of ours to come, unless the server stands still."""
         return time_ms + (self._start_ns + self._steady_ns()) // 1_000_000 - self.now_ms()
 
+    def not_before(self, time_ms: int) -> None:
+        """Go on from ``time_ms`` at least: what was told before this process began is not taken back."""
+        behind_ns = time_ms * 1_000_000 - self._offset_ns - self._ticked_ns
+        self._offset_ns += max(behind_ns, 0)
+
     def tick(self) -> None:
         """The server is alive: what passed since the last tick beyond `MAX_STEP_NS` does not count."""
         now_ns = self._steady_ns()

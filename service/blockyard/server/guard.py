@@ -6,7 +6,7 @@ gets as far as a pool.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import structlog
@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.problems import http_problem, internal_error
+from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
 
 log = structlog.get_logger("blockyard.request")
 
-RETRY_AFTER_MS = 100
 DRAIN_FACTOR = 8
 """How many times the limit is read and thrown away, so that a caller who sends first and listens later
 gets the answer instead of a broken connection."""
@@ -32,11 +32,6 @@ class BodyLate(Exception):
     """The caller took too long over its body."""
 
 
-def not_ready() -> NotReady:
-    """What is answered before the server's start is complete, and once its stop has begun."""
-    return NotReady("the server is starting or stopping: try again", {"retry_after_ms": RETRY_AFTER_MS})
-
-
 class Guard:
     """ASGI middleware.
 
@@ -45,7 +40,9 @@ class Guard:
         max_body_bytes: Largest body.
         body_timeout_s: Time for a body to arrive in.
         max_requests_in_flight: Requests beyond these are answered ``overloaded``.
-        is_ready: Whether the server takes requests; health routes answer all the same.
+        readiness: Whether the server takes requests; health routes answer all the same.
+        settled: Waits until what was done is durable. No answer begins before it returns; where it raises
+            NotReady, that is the answer.
     """
 
     def __init__(
@@ -55,13 +52,15 @@ class Guard:
         max_body_bytes: int,
         body_timeout_s: int,
         max_requests_in_flight: int,
-        is_ready: Callable[[], bool],
+        readiness: Readiness,
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._max_requests_in_flight = max_requests_in_flight
-        self._is_ready = is_ready
+        self._readiness = readiness
+        self._settled = settled
         self._num_in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,46 +69,38 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter_ns()
-        status = 0
-
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = int(message["status"])
-            await send(message)
-
+        answer = _Answer(scope, receive, send, self._settled)
         self._num_in_flight += 1
         try:
             self._refuse_if_busy(scope["path"])
             body = await self._body_in_time(scope, receive)
-            await self._app(scope, _replay(body, receive), note_status)
+            await self._app(scope, _replay(body, receive), answer.send)
         except BodyLate:
             detail = f"the body did not arrive within {self._body_timeout_s} s (--body-timeout-s)"
             late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
-            await late(scope, receive, note_status)
+            await late(scope, receive, answer.send)
         except ClientGone:
             log.info("client hung up", method=scope["method"], path=scope["path"])
         except BlockyardError as error:
-            await render_error(error)(scope, receive, note_status)
+            await render_error(error)(scope, receive, answer.send)
         except Exception:
             log.exception("internal error", method=scope["method"], path=scope["path"])
-            if status == 0:
-                await render_problem(internal_error())(scope, receive, note_status)
+            if answer.status == 0:
+                await render_problem(internal_error())(scope, receive, answer.send)
         finally:
             self._num_in_flight -= 1
             log.debug(
                 "request",
                 method=scope["method"],
                 path=scope["path"],
-                status=status,
+                status=answer.status,
                 duration_us=(time.perf_counter_ns() - started) // 1_000,
             )
 
     def _refuse_if_busy(self, path: str) -> None:
         if path in ("/healthz", "/readyz"):
             return
-        if not self._is_ready():
-            raise not_ready()
+        self._readiness.check()
         if self._num_in_flight > self._max_requests_in_flight:
             raise Overloaded(
                 f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
@@ -159,6 +150,38 @@ class Guard:
         if size > self._max_body_bytes:
             raise BodyTooLarge.of(self._max_body_bytes)
         return b"".join(parts)
+
+
+class _Answer:
+    """Sends an answer once all that it may tell of is durable; else says that this is not known.
+
+    Attributes:
+        status: Its HTTP status; 0 before it has begun.
+    """
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, settled: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._settled = settled
+        self._is_withdrawn = False
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        """A part of it."""
+        if self._is_withdrawn:
+            return
+        if message["type"] == "http.response.start":
+            self.status = int(message["status"])
+            try:
+                await self._settled()
+            except NotReady as error:
+                self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
+                await render_error(error)(self._scope, self._receive, self._send)
+                return
+        await self._send(message)
 
 
 def _content_length(scope: Scope) -> int:

@@ -65,15 +65,15 @@ class PoolCallHandler:
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
-        pool = self._pools.get(path_params["pool"])
+        name = path_params["pool"]
         reply: Reply
         if call.command is None:
-            reply = _lookup(pool, cast("LookupBody", body))
+            reply = _lookup(self._pools.get(name), cast("LookupBody", body))
         else:
-            command = call.command(body, path_params)
-            key = headers.get(b"idempotency-key") if call.method == "POST" else None
-            once = command if key is None else _once(key.decode("latin-1"), scope["path"], raw, command)
-            reply = pool.apply(once, self._clock.now_ms())
+            command: ask.Command = call.command(body, path_params)
+            if call.method == "POST":
+                command = once(headers, scope["path"], raw, command)
+            reply = self._pools.apply(name, command, self._clock.now_ms())
             if isinstance(reply, LeaseGranted):
                 reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
         return self._writer.write(reply, msgpack=call.is_hot and wants_msgpack(headers), status=call.status)
@@ -125,7 +125,16 @@ class HotPath:
         await self._app(scope, receive, send)
 
 
-def _once(key: str, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Idempotent:
+def once(headers: Headers, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Command:
+    """``command`` of a POST, to be done once where it comes under an idempotency key.
+
+    Raises:
+        InvalidRequest: The key is none.
+    """
+    given = headers.get(b"idempotency-key")
+    if given is None:
+        return command
+    key = given.decode("latin-1")
     if not 0 < len(key) <= MAX_KEY_LENGTH:
         raise InvalidRequest.of("idempotency_key", f"must be 1 to {MAX_KEY_LENGTH} characters")
     fingerprint = xxhash.xxh3_128_digest(path.encode() + b"\n" + raw)

@@ -84,7 +84,10 @@ class PoolConfigBody(Body):
     worker_timeout_ms: PositiveCount = Field(
         5_000, description="A worker that has not called for so long is lost."
     )
-    needs_all_workers: bool = Field(True, description="Give no blocks while a registered worker is lost.")
+    needs_all_workers: bool = Field(
+        True,
+        description="Once a worker has registered: give no blocks while one is lost, or a rank has none.",
+    )
 
     def configure(self) -> tuple[PoolConfig, Plan | None]:
         """The pool's configuration with every default filled in, and the plan that it is from, if it is.
@@ -136,6 +139,7 @@ class PoolConfigBody(Body):
             num_host_blocks=planned.host_pool and planned.host_pool.num_blocks,
             groups=groups,
             scheduler_block_size=planned.block_sizes.scheduler,
+            num_ranks=len(planned.ranks),
             hash_block_size=planned.block_sizes.hash if request.enable_prefix_caching else None,
             **options,
         )

@@ -1,37 +1,63 @@
 """The pools that this server owns, by name."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from blockyard.core.commands import ExpireLeases
+from blockyard.core.commands import Command, ExpireLeases, Resume
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, PoolInUse, PoolNotFound
 from blockyard.core.pool import Pool
-from blockyard.core.replies import LeasesExpired
+from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
+from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.recovery import RecoveredPool
+from blockyard.server.pool_journal import PoolJournal
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnedPool:
+    """``line``: of its commands in the journal; None where there is no journal."""
+
+    pool: Pool
+    plan: Plan | None
+    line: Line | None
 
 
 class Pools:
-    """None at first, ``max_pools`` at most, each of ``max_pool_blocks`` at most."""
+    """None at first, ``max_pools`` at most, each of ``max_pool_blocks`` at most.
 
-    def __init__(self, max_pools: int, max_pool_blocks: int) -> None:
+    All commands go through `apply`, which writes them down: nothing may be told of what they did before
+    `PoolJournal.settled`.
+    """
+
+    def __init__(self, max_pools: int, max_pool_blocks: int, journal: PoolJournal) -> None:
         self._max_pools = max_pools
         self._max_pool_blocks = max_pool_blocks
-        self._pools: dict[str, Pool] = {}
-        self._plans: dict[str, Plan] = {}
+        self._journal = journal
+        self._pools: dict[str, _OwnedPool] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Pool]]:
-        return iter(self._pools.items())
+        return ((name, owned.pool) for name, owned in self._pools.items())
+
+    def lines(self) -> list[Line]:
+        """Of all pools that are journalled."""
+        return [owned.line for owned in self._pools.values() if owned.line is not None]
 
     def get(self, name: str) -> Pool:
-        """The pool of this name.
+        """The pool of this name, to read from.
 
         Raises:
             PoolNotFound: There is none.
         """
-        pool = self._pools.get(name)
-        if pool is None:
-            raise PoolNotFound(f"there is no pool {name!r}: GET /v1/pools lists those there are")
-        return pool
+        return self._owned(name).pool
+
+    def plan_if_any(self, name: str) -> Plan | None:
+        """The plan that the pool of this name was made from; None where it was made from sizes.
+
+        Raises:
+            PoolNotFound: There is no such pool.
+        """
+        return self._owned(name).plan
 
     def plan(self, name: str) -> Plan:
         """The plan that the pool of this name was made from.
@@ -45,34 +71,43 @@ class Pools:
             raise PlanNotFound(f"pool {name!r} was made from sizes, not from a plan")
         return plan
 
-    def plan_if_any(self, name: str) -> Plan | None:
-        """The same, or None.
+    def apply(self, name: str, command: Command, now_ms: int) -> Reply:
+        """Give ``command`` to the pool of this name, and write it down, whatever comes of it.
 
         Raises:
             PoolNotFound: There is no such pool.
+            BlockyardError: As `Pool.apply`.
         """
-        self.get(name)
-        return self._plans.get(name)
+        owned = self._owned(name)
+        try:
+            return owned.pool.apply(command, now_ms)
+        finally:
+            if owned.line is not None:
+                self._journal.add(owned.line, command, now_ms)
 
-    def create(self, name: str, config: PoolConfig, plan: Plan | None = None) -> tuple[Pool, bool]:
+    def create(
+        self, name: str, config: PoolConfig, plan: Plan | None = None, request: bytes | None = None
+    ) -> tuple[Pool, bool]:
         """The pool of this name and configuration, and whether it is new.
 
         Args:
             name: Not checked.
             config: Sizes and options.
             plan: What they follow from, if they do.
+            request: The request for it as it came, with a plan.
 
         Raises:
             PoolExists: It stands with another configuration or plan.
             InvalidRequest: It would be too large, or one too many, or its sizes are wrong.
+            NotReady: It could not be written down.
         """
         known = self._pools.get(name)
         if known is not None:
-            if known.config != config or self._plans.get(name) != plan:
+            if known.pool.config != config or known.plan != plan:
                 raise PoolExists(
                     f"pool {name!r} has another configuration: delete it first, or choose another name"
                 )
-            return known, False
+            return known.pool, False
         if config.num_blocks > self._max_pool_blocks:
             raise InvalidRequest.of(
                 "num_blocks",
@@ -82,10 +117,16 @@ class Pools:
             raise InvalidRequest.of(
                 "pool", f"this server owns {self._max_pools} pools already (--max-pools): delete one first"
             )
-        pool = self._pools[name] = Pool(config)
-        if plan is not None:
-            self._plans[name] = plan
+        pool = Pool(config)
+        line = self._journal.create(name, config, request)
+        self._pools[name] = _OwnedPool(pool, plan, line)
         return pool, True
+
+    def adopt(self, recovered: list[RecoveredPool], now_ms: int) -> None:
+        """Own these pools again: whoever was there before counts as having called just now."""
+        for each in recovered:
+            self._pools[each.name] = _OwnedPool(each.pool, each.plan, each.line)
+            self.apply(each.name, Resume(since_ms=each.pool.now_ms), now_ms)
 
     def delete(self, name: str, *, force: bool) -> Pool:
         """Take the pool of this name away; with ``force``, whatever is held.
@@ -93,23 +134,32 @@ class Pools:
         Raises:
             PoolNotFound: There is none.
             PoolInUse: Blocks of it are held.
+            NotReady: It could not be written down.
         """
-        pool = self.get(name)
-        num_held = pool.num_held_blocks
+        owned = self._owned(name)
+        num_held = owned.pool.num_held_blocks
         if num_held and not force:
             raise PoolInUse(
                 f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"
             )
-        self._plans.pop(name, None)
-        return self._pools.pop(name)
+        if owned.line is not None:
+            self._journal.drop(owned.line)
+        del self._pools[name]
+        return owned.pool
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:
         """End every lease that has run out; the pools concerned, and what came back."""
         expired = []
-        for name, pool in self._pools.items():
+        for name, pool in self:
             if pool.next_expiry_ms is not None and pool.next_expiry_ms <= now_ms:
-                reply = pool.apply(ExpireLeases(), now_ms)
+                reply = self.apply(name, ExpireLeases(), now_ms)
                 assert isinstance(reply, LeasesExpired)
                 if reply.lease_ids:
                     expired.append((name, reply))
         return expired
+
+    def _owned(self, name: str) -> _OwnedPool:
+        owned = self._pools.get(name)
+        if owned is None:
+            raise PoolNotFound(f"there is no pool {name!r}: GET /v1/pools lists those there are")
+        return owned

@@ -1,6 +1,5 @@
 """The routes that nobody waits for on a hot path: pools, reads, hashing, health. Ordinary FastAPI."""
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -17,12 +16,12 @@ from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
 from blockyard.server.clock import Clock
-from blockyard.server.guard import not_ready
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_config_body import PoolConfigBody
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.readiness import Readiness
 from blockyard.server.schemas import HashBody
 
 PoolName = Annotated[
@@ -51,6 +50,7 @@ class PoolDescription(BaseModel):
     prefix_cache_retention_interval: int | None
     worker_timeout_ms: int
     needs_all_workers: bool
+    num_ranks: int | None
 
     @classmethod
     def of(cls, name: str, pool: Pool) -> "PoolDescription":
@@ -111,9 +111,12 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
         summary="Create a pool, or find that it stands with the same configuration.",
         responses={201: {"model": PoolDescription}},
     )
-    async def create_pool(pool: PoolName, body: PoolConfigBody, response: Response) -> PoolDescription:
+    async def create_pool(
+        pool: PoolName, body: PoolConfigBody, request: Request, response: Response
+    ) -> PoolDescription:
         config, planned = await run_in_threadpool(body.configure)  # plans take their time
-        made, is_new = pools.create(pool, config, planned)
+        raw = None if planned is None else await request.body()
+        made, is_new = pools.create(pool, config, planned, raw)
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 
@@ -177,7 +180,7 @@ def plan_routes(pools: Pools) -> APIRouter:
     return router
 
 
-def health_routes(is_ready: Callable[[], bool]) -> APIRouter:
+def health_routes(readiness: Readiness) -> APIRouter:
     """Is the process alive, and does it take requests?"""
     router = APIRouter(tags=["watching"], responses=PROBLEM_RESPONSES)
 
@@ -187,8 +190,7 @@ def health_routes(is_ready: Callable[[], bool]) -> APIRouter:
 
     @router.get("/readyz", summary="The server takes requests.")
     async def readyz() -> Health:
-        if not is_ready():
-            raise not_ready()
+        readiness.check()
         return Health()
 
     return router

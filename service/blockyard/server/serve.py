@@ -1,6 +1,8 @@
 """Running the server: one process, one event loop, a clean end."""
 
+import asyncio
 import gc
+import os
 import resource
 import signal
 import socket
@@ -10,8 +12,10 @@ import structlog
 import uvicorn
 
 from blockyard.server import logs
-from blockyard.server.app import create_app
+from blockyard.server.app import Server, create_app
+from blockyard.server.durable import Durable
 from blockyard.server.http_protocol import BoundedHttpProtocol
+from blockyard.server.journal.errors import JournalError
 from blockyard.server.settings import Settings
 
 log = structlog.get_logger("blockyard.server")
@@ -20,17 +24,31 @@ KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
 
+LAST_ANSWERS_S = 0.1
+"""How long a process that must end gives its last answers to be sent."""
+
+
 class _Server(uvicorn.Server):
-    """Says where it listens once it does."""
+    """Says where it listens once it does, and ``app`` is ready."""
+
+    def __init__(self, config: uvicorn.Config, app: Server) -> None:
+        super().__init__(config)
+        self._app = app
+        self._announcing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
-            gc.freeze()  # what is here by now stays: collections need not look at it again
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-            print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
-            log.info("ready", url=url)
+            self._announcing = asyncio.create_task(self._announce())
+
+    async def _announce(self) -> None:
+        await self._app.readiness.wait()
+        gc.collect()
+        gc.freeze()  # what is here by now stays: collections need not look at it again
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
+        log.info("ready", url=url)
 
 
 def serve(settings: Settings, sockets: list[socket.socket]) -> int:
@@ -39,11 +57,33 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     Args:
         settings: The server's; its address is that of ``sockets``.
         sockets: Listen already; closed at the end.
+
+    Raises:
+        JournalError: The data directory is another's, or cannot be read.
     """
     logs.configure(settings.log_level, settings.log_format)
     _raise_file_limit()
+    if settings.volatile:
+        return _serve(settings, sockets, None)
+    with Durable(settings) as durable:
+        return _serve(settings, sockets, durable)
+
+
+def _serve(settings: Settings, sockets: list[socket.socket], durable: Durable | None) -> int:
+    failures: list[JournalError] = []
+
+    def end(error: JournalError) -> None:
+        """A start that failed ends as usual; a journal that cannot be written ends the process at once."""
+        failures.append(error)
+        if app.readiness.has_begun:
+            loop = asyncio.get_running_loop()
+            loop.call_later(LAST_ANSWERS_S, os._exit, os.EX_IOERR)
+        else:
+            server.should_exit = True
+
+    app = create_app(settings, durable, end)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -53,11 +93,13 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
         http=BoundedHttpProtocol,
         ws="none",
     )
-    server = _Server(config)
+    server = _Server(config, app)
     # uvicorn raises the signal that ended it once more, for whoever was to handle it before: nobody.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
     server.run(sockets=sockets)
+    if failures:
+        raise failures[0]
     if not server.started:
         return 1
     log.info("stopped")

@@ -7,9 +7,10 @@ from these rules, and whoever makes `Settings` in another way is held to them to
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+from blockyard.server.journal.sync import Sync
 from blockyard.server.logs import LEVELS
 
-T = TypeVar("T", int, str)
+T = TypeVar("T", bool, int, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,20 @@ class Settings:
 
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(8484, "Port to listen on; 0 takes a free one.", at_least=0, at_most=65_535)
+    data_dir: str = setting(
+        "blockyard-data", "Directory of the journal and its snapshots, made if it is missing; one server's."
+    )
+    volatile: bool = setting(False, "Keep all state in memory, where it ends with the server.")
+    sync: str = setting(
+        "process",
+        "What an answered call survives: the end of the process, or in full the loss of power as well.",
+        choices=tuple(sync.value for sync in Sync),
+    )
+    snapshot_commands: int = setting(
+        100_000, "Snapshot of a pool after so many commands; the journal before it goes.", at_least=1
+    )
+    snapshot_mib: int = setting(64, "The same after so many MiB of journal.", at_least=1)
+    snapshot_interval_s: int = setting(600, "The same after so long, if there was any command.", at_least=1)
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
     max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)

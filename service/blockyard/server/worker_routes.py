@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -16,10 +16,14 @@ from blockyard.planning.planner import Plan
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
+from blockyard.server.pool_call_handler import once
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.schemas import PoolBody
+
+WorkerName = Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""Anything but control characters: it stands in a path."""
 
 Incarnation = Annotated[Name | Count, Field(description="Another one means that the worker's memory is new.")]
 
@@ -27,7 +31,7 @@ Incarnation = Annotated[Name | Count, Field(description="Another one means that 
 class RegisterBody(PoolBody):
     """A worker that holds the tensors of a rank."""
 
-    worker_id: Name = Field(description="Its own name. One that comes back registers under the same.")
+    worker_id: WorkerName = Field(description="Its own name. One that comes back registers under the same.")
     rank: Count = Field(description="Its place in the pool's plan, from 0.")
     device: Name = Field(description="Where its tensors lie, for people: cuda:0, say.")
     incarnation: Incarnation
@@ -38,8 +42,9 @@ class WorkerBody(PoolBody):
 
     incarnation: Incarnation | None = Field(None, description="Its own: then an earlier one is refused.")
 
-    def text(self) -> str | None:
-        """The incarnation as the core knows it."""
+    @property
+    def incarnation_text(self) -> str | None:
+        """As the core knows it."""
         return None if self.incarnation is None else str(self.incarnation)
 
 
@@ -109,7 +114,7 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     )
 
     @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
-    async def register(pool: str, body: RegisterBody) -> RegisteredReply:
+    async def register(pool: str, body: RegisterBody, request: Request) -> RegisteredReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         memory = await run_in_threadpool(RankMemory.of, plan, body.rank)  # large models take their time
         if pools.get(pool) is not found:
@@ -121,17 +126,21 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
             incarnation=str(body.incarnation),
             epoch=body.epoch,
         )
-        noted = found.apply(command, clock.now_ms())
+        noted = pools.apply(pool, await _once(request, command), clock.now_ms())
         assert isinstance(noted, WorkerNoted)
         return RegisteredReply(
             epoch=noted.epoch, worker_id=noted.worker_id, heartbeat_ms=noted.heartbeat_ms, **dict(memory)
         )
 
     @router.post("/{worker_id:path}/heartbeat", summary="Say that a worker is there.")
-    async def heartbeat(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerNoted:
+    async def heartbeat(
+        pool: str, worker_id: str, request: Request, body: WorkerBody | None = None
+    ) -> WorkerNoted:
         body = body or WorkerBody()
-        command = ask.Heartbeat(worker_id=WorkerId(worker_id), incarnation=body.text(), epoch=body.epoch)
-        noted = pools.get(pool).apply(command, clock.now_ms())
+        command = ask.Heartbeat(
+            worker_id=WorkerId(worker_id), incarnation=body.incarnation_text, epoch=body.epoch
+        )
+        noted = pools.apply(pool, await _once(request, command), clock.now_ms())
         assert isinstance(noted, WorkerNoted)
         return noted
 
@@ -147,12 +156,18 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     @router.delete("/{worker_id:path}", summary="Forget a worker that has gone for good.")
     async def remove(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerRemoved:
         body = body or WorkerBody()
-        command = ask.RemoveWorker(worker_id=WorkerId(worker_id), incarnation=body.text(), epoch=body.epoch)
-        removed = pools.get(pool).apply(command, clock.now_ms())
+        command = ask.RemoveWorker(
+            worker_id=WorkerId(worker_id), incarnation=body.incarnation_text, epoch=body.epoch
+        )
+        removed = pools.apply(pool, command, clock.now_ms())
         assert isinstance(removed, WorkerRemoved)
         return removed
 
     return router
+
+
+async def _once(request: Request, command: ask.PoolCommand) -> ask.Command:
+    return once(dict(request.scope["headers"]), request.scope["path"], await request.body(), command)
 
 
 def _workers(pool: Pool, now_ms: int) -> list[WorkerReply]:

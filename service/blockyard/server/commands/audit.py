@@ -1,34 +1,58 @@
 """``blockyard audit``: does a pool add up?"""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from blockyard.core.audit import Audit
 from blockyard.server.commands.connection import connected, json_option, print_json, url_option
+from blockyard.server.commands.data_dir import data_dir_type, reading
 from blockyard.server.commands.table import print_facts, print_rows
+from blockyard.server.journal.recovery import Progress, recover
 
 
 @click.command("audit")
-@click.argument("pool")
+@click.argument("pool", required=False)
 @url_option
+@click.option("--data-dir", type=data_dir_type, help="Instead of a server: the files of one that is stopped.")
 @json_option
-def command(pool: str, url: str, as_json: bool) -> None:
+def command(pool: str | None, url: str, data_dir: Path | None, as_json: bool) -> None:
     """Recount POOL from its block tables: free + held + null = total. Exit status 1 if it does not add up.
 
-    The server does nothing else meanwhile; a pool of a million blocks takes about a second.
+    A server does nothing else meanwhile; a pool of a million blocks takes about a second. Of a stopped
+    server's files every checksum is checked, and all pools are recounted if none is named.
 
     \b
         blockyard audit llama-70b
+        blockyard audit --data-dir blockyard-data
     """  # noqa: D301 - \b keeps click from filling the example
-    with connected(url) as client:
-        audit = client.pool(pool).audit()
-    if as_json:
-        print_json({"pool": pool, **asdict(audit)})
+    if data_dir is not None:
+        audits = _stored_audits(data_dir, pool)
+    elif pool is None:
+        raise click.UsageError("name a POOL, or the --data-dir of a stopped server")
     else:
-        _print(pool, audit)
-    if not audit.ok:
-        raise click.ClickException(f"pool {pool} does not add up")
+        with connected(url) as client:
+            audits = [(pool, client.pool(pool).audit())]
+    for name, audit in audits:
+        if as_json:
+            print_json({"pool": name, **asdict(audit)})
+        else:
+            _print(name, audit)
+    wrong = [name for name, audit in audits if not audit.ok]
+    if wrong:
+        raise click.ClickException(f"pool {', '.join(wrong)} does not add up")
+
+
+def _stored_audits(data_dir: Path, pool: str | None) -> list[tuple[str, Audit]]:
+    with reading(data_dir, owned=True) as journal:
+        audits = [(each.name, each.pool.audit()) for each in recover(journal, Progress())]
+    if pool is None:
+        return audits
+    named = [(name, audit) for name, audit in audits if name == pool]
+    if not named:
+        raise click.ClickException(f"{data_dir} has no pool {pool!r}")
+    return named
 
 
 def _print(pool: str, audit: Audit) -> None:

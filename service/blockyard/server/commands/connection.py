@@ -47,7 +47,8 @@ def connected(url: str, retries: RetryPolicy = NO_RETRY) -> Iterator[Client]:
             "or name another with --url or BLOCKYARD_URL"
         ) from error
     except PoolNotFound as error:
-        raise click.ClickException(f"{error}: 'blockyard pools --url {url}' lists those there are") from error
+        what = str(error).partition(":")[0]
+        raise click.ClickException(f"{what}: 'blockyard pools --url {url}' lists those there are") from error
     except BlockyardError as error:
         raise click.ClickException(f"{error.code}: {error}") from error
 

@@ -32,6 +32,7 @@ SUBCOMMANDS = {
     "pools": Subcommand("pools", "List a server's pools."),
     "stats": Subcommand("stats", "Show a pool's figures."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
+    "journal": Subcommand("journal", "Print what a data directory has written down."),
 }
 
 

@@ -15,21 +15,13 @@ from blockyard.server.settings import Rule, Settings, rule_of
 
 HELP = """Run a server until SIGTERM or SIGINT, which let the requests in flight end.
 
-It prints one line with its URL on standard output once it is ready, and logs on standard error.
+It prints one line with its URL on standard output once it is ready, and logs on standard error. What it
+answers is written down before, in --data-dir: a server that is started there again goes on from it.
 
 \b
     blockyard serve --port 8484
     BLOCKYARD_PORT=8484 BLOCKYARD_LOG_FORMAT=console blockyard serve
 """
-
-VOLATILE = click.Option(
-    ["--volatile"],
-    is_flag=True,
-    expose_value=False,
-    envvar="BLOCKYARD_VOLATILE",
-    show_envvar=True,
-    help="Keep all state in memory, where it ends with the server. It is always so yet: this says it.",
-)
 
 
 def setting_options() -> list[click.Option]:
@@ -38,9 +30,11 @@ def setting_options() -> list[click.Option]:
 
 
 def _option(known: Field[Any], rule: Rule) -> click.Option:
+    is_flag = isinstance(known.default, bool)
     return click.Option(
         [f"--{known.name.replace('_', '-')}"],
-        type=_click_type(rule, is_number=isinstance(known.default, int)),
+        is_flag=is_flag,
+        type=click.BOOL if is_flag else _click_type(rule, is_number=isinstance(known.default, int)),
         default=known.default,
         envvar=f"BLOCKYARD_{known.name.upper()}",
         show_envvar=True,
@@ -58,9 +52,13 @@ def _run(**values: Any) -> None:
     settings = Settings(**values)
     sockets = listening_sockets(settings.host, settings.port)
     # Half a second that neither a --help nor a mistake in the arguments should cost.
+    from blockyard.server.journal.errors import JournalError  # noqa: PLC0415
     from blockyard.server.serve import serve  # noqa: PLC0415
 
-    sys.exit(serve(settings, sockets))
+    try:
+        sys.exit(serve(settings, sockets))
+    except JournalError as error:
+        raise click.ClickException(str(error)) from error
 
 
-command = click.Command("serve", callback=_run, params=[*setting_options(), VOLATILE], help=HELP)
+command = click.Command("serve", callback=_run, params=list(setting_options()), help=HELP)

@@ -1,0 +1,107 @@
+"""``blockyard journal``: what a data directory has written down."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blockyard.core.commands import Command, Idempotent
+from blockyard.server.commands.connection import json_option, print_json
+from blockyard.server.commands.data_dir import data_dir_type, reading
+from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.interface import Journal, StoredPool
+from blockyard.server.journal.recovery import commands_after
+
+MAX_TEXT = 60
+"""Characters of a field that people are shown."""
+
+
+@click.command("journal")
+@click.argument("pool", required=False)
+@click.option(
+    "--data-dir", type=data_dir_type, default="blockyard-data", show_default=True, help="Of a server."
+)
+@click.option("--after", type=click.IntRange(min=0), help="Begin behind the command of this number.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many commands of each pool.")
+@json_option
+def command(pool: str | None, data_dir: Path, after: int | None, limit: int | None, as_json: bool) -> None:
+    """Print the commands of POOL, or of all pools, that a data directory holds beyond its snapshots.
+
+    One a line: its number, its time, what was asked. A server may be running on the directory. With --json,
+    one object a line.
+
+    \b
+        blockyard journal --data-dir blockyard-data llama-70b --limit 20
+    """  # noqa: D301 - \b keeps click from filling the example
+    with reading(data_dir, owned=False) as journal:
+        stored = [each for each in journal.pools() if pool in (None, each.name)]
+        if pool is not None and not stored:
+            raise click.ClickException(f"{data_dir} has no pool {pool!r}")
+        for each in stored:
+            for number, now_ms, asked in itertools.islice(_commands(journal, each, after), limit):
+                if as_json:
+                    print_json(_document(each.name, number, now_ms, asked))
+                else:
+                    click.echo(f"{each.name} {number} {_time(now_ms)} {_sentence(asked)}")
+
+
+def _commands(journal: Journal, stored: StoredPool, after: int | None) -> Iterator[tuple[int, int, Command]]:
+    snapshot = journal.snapshot(stored.key)
+    line = Line(stored.key, snapshot.number if snapshot else 0)
+    for now_ms, asked in commands_after(journal, stored, line):
+        if line.number > (after or 0):
+            yield line.number, now_ms, asked
+
+
+def _document(pool: str, number: int, now_ms: int, asked: Command) -> dict[str, Any]:
+    key = asked.key if isinstance(asked, Idempotent) else None
+    inner = asked.command if isinstance(asked, Idempotent) else asked
+    return {
+        "pool": pool,
+        "number": number,
+        "time_ms": now_ms,
+        "command": type(inner).__name__,
+        **({} if key is None else {"idempotency_key": key}),
+        "fields": _plain(asdict(inner)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: bytes as hex."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _time(now_ms: int) -> str:
+    return datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _sentence(asked: Command) -> str:
+    """The command's name and what is not left out of it."""
+    inner = asked.command if isinstance(asked, Idempotent) else asked
+    given = {
+        name: value for name, value in _flat(_plain(asdict(inner))) if value not in (None, [], {}, False)
+    }
+    return " ".join([type(inner).__name__, *(f"{name}={_short(value)}" for name, value in given.items())])
+
+
+def _flat(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, dict) and all(isinstance(key, str) and key.isidentifier() for key in value):
+            yield from _flat(value)
+        else:
+            yield name, value
+
+
+def _short(value: Any) -> str:
+    text = f"{value}"
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."

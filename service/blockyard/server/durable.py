@@ -1,0 +1,51 @@
+"""The data directory of a server, opened: its journal, and who keeps it short."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+from blockyard.server.journal.data_dir import DataDir
+from blockyard.server.journal.errors import AppendFailed
+from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.snapshots import SnapshotKeeper, SnapshotRule
+from blockyard.server.journal.sqlite_journal import SqliteJournal
+from blockyard.server.journal.sync import Sync
+from blockyard.server.settings import Settings
+
+MEBIBYTE = 2**20
+
+
+class Durable:
+    """Owns the data directory of ``settings`` from here to the end of the ``with`` block.
+
+    Raises:
+        JournalError: Another server owns it, or its journal cannot be read.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._data_dir = DataDir(Path(settings.data_dir))
+        self._rule = SnapshotRule(
+            max_commands=settings.snapshot_commands,
+            max_bytes=settings.snapshot_mib * MEBIBYTE,
+            max_age_s=settings.snapshot_interval_s,
+        )
+        self._data_dir.make()
+        self._data_dir.lock()
+        try:
+            self.journal = SqliteJournal(self._data_dir, sync=Sync(settings.sync))
+        except BaseException:
+            self._data_dir.unlock()
+            raise
+
+    def keeper(
+        self, lines: Callable[[], Iterable[Line]], on_failure: Callable[[AppendFailed], object]
+    ) -> SnapshotKeeper:
+        """Who takes snapshots of the pools of ``lines``."""
+        return SnapshotKeeper(self.journal, self._data_dir.path, lines, self._rule, on_failure)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.close()
+        self._data_dir.unlock()

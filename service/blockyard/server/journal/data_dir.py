@@ -1,0 +1,66 @@
+"""The data directory: one owner, and the places of its files."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from blockyard.server.journal.errors import DataDirInUse, JournalError
+
+
+class DataDir:
+    """The directory at ``path``; see `make`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal.sqlite"
+        self.mark = path / "journal.mark"
+        self.unfinished = path / "journal.new"
+        self.snapshots = path / "snapshots"
+        self._lock: int | None = None
+
+    def make(self) -> None:
+        """Make what is missing of it, readable for its owner alone.
+
+        Raises:
+            JournalError: It cannot be made.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.snapshots.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"the data directory {self.path} cannot be made: {error.strerror}; choose another with "
+                "--data-dir, or keep nothing with --volatile"
+            ) from error
+
+    def lock(self) -> None:
+        """Own the directory until this process ends.
+
+        Raises:
+            DataDirInUse: Another process owns it.
+            JournalError: Its files cannot be written.
+        """
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalError(
+                f"the data directory {self.path} cannot be written: {error.strerror}"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(lock, 32).decode(errors="replace").strip()
+            os.close(lock)
+            raise DataDirInUse(
+                f"the data directory {self.path} belongs to another server (process {owner or 'unknown'}): "
+                "stop it first, or give this one a --data-dir of its own, or --volatile"
+            ) from None
+        os.truncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        self._lock = lock
+
+    def unlock(self) -> None:
+        """Own it no more."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

@@ -1,0 +1,140 @@
+"""Keeping a journal short: snapshots by size and by age, after which the records before them go.
+
+They are taken in a process of its own, one at a time; see `take_snapshot`. Records go a few at a time, so
+that no call waits for long.
+"""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from blockyard.server.journal.errors import AppendFailed, JournalError
+from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.interface import PoolKey
+from blockyard.server.journal.sqlite_journal import SqliteJournal
+
+log = structlog.get_logger("blockyard.journal")
+
+LOOK_EVERY_S = 0.5
+PAUSE_S = 0.002
+"""Between two lots of records that go."""
+PAUSE_AFTER_FAILURE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRule:
+    """When a pool is due, if it was given any command since its last snapshot.
+
+    Attributes:
+        max_commands: Since then.
+        max_bytes: Of records since then.
+        max_age_s: Since then, or since the start.
+    """
+
+    max_commands: int
+    max_bytes: int
+    max_age_s: float
+
+
+class SnapshotKeeper:
+    """Takes snapshots of the pools of ``lines`` and forgets what they make superfluous.
+
+    Args:
+        journal: The server's own.
+        data_dir: Where it is.
+        lines: Gives those of all pools, each time anew.
+        rule: When.
+        on_failure: Told of an append that failed.
+    """
+
+    def __init__(
+        self,
+        journal: SqliteJournal,
+        data_dir: Path,
+        lines: Callable[[], Iterable[Line]],
+        rule: SnapshotRule,
+        on_failure: Callable[[AppendFailed], object],
+    ) -> None:
+        self._journal = journal
+        self._data_dir = data_dir
+        self._lines = lines
+        self._rule = rule
+        self._on_failure = on_failure
+        self._taken_s: dict[PoolKey, float] = {}
+
+    async def run(self) -> None:
+        """Look for what is due until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self._look()
+            except AppendFailed as error:
+                self._on_failure(error)
+                return
+            except (JournalError, OSError) as error:
+                log.error("a snapshot failed, and is tried again", error=str(error))  # noqa: TRY400 - it says all
+                await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
+
+    async def _look(self) -> None:
+        self._journal.fold_if_large()
+        for key in self._journal.dropped():
+            await self._truncate(key)
+        now_s = time.monotonic()
+        due = [line for line in self._lines() if self._is_due(line, now_s)]
+        if due:
+            line = max(due, key=lambda line: line.num_bytes)
+            await self._take(line)
+
+    def _is_due(self, line: Line, now_s: float) -> bool:
+        num_commands = line.number - line.snapshot_number
+        age_s = now_s - self._taken_s.setdefault(line.key, now_s)
+        rule = self._rule
+        return num_commands > 0 and (
+            num_commands >= rule.max_commands or line.num_bytes >= rule.max_bytes or age_s >= rule.max_age_s
+        )
+
+    async def _take(self, line: Line) -> None:
+        num_bytes = line.num_bytes
+        number = await self._run_process(line.key)
+        self._taken_s[line.key] = time.monotonic()
+        if number is None:
+            return
+        line.snapshot_number = number
+        line.num_bytes -= num_bytes
+        log.info("snapshot", key=line.key, number=number)
+        await self._truncate(line.key)
+
+    async def _run_process(self, key: PoolKey) -> int | None:
+        """The number of the snapshot that was taken; None if the pool was dropped in the meantime.
+
+        Raises:
+            JournalError: None was taken.
+        """
+        module = "blockyard.server.journal.take_snapshot"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", module, str(self._data_dir), str(key)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            output, complaint = await process.communicate()
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            last_line = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+            raise JournalError(f"no snapshot was taken: {last_line}")
+        return int(output) if output.strip() else None
+
+    async def _truncate(self, key: PoolKey) -> None:
+        while self._journal.truncate(key):  # noqa: ASYNC110 - a pause for others, not for an event
+            await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,33 @@
+"""Take a snapshot of one pool beside the server that owns it: ``python -m ... DATA_DIR KEY``.
+
+A snapshot is nothing but the journal, replayed: so a process of its own takes it from what the server has
+written, and the server does not stop for it. The last line of its output is the snapshot's number.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from blockyard.server.journal.data_dir import DataDir
+from blockyard.server.journal.interface import PoolKey, Snapshot
+from blockyard.server.journal.pool_state import encode_state
+from blockyard.server.journal.recovery import recover_pool
+from blockyard.server.journal.sqlite_journal import SqliteJournal
+
+NICENESS = 5
+"""A snapshot is in less of a hurry than a server."""
+
+
+def main(path: Path, key: PoolKey) -> None:
+    """Take it; nothing is taken of a pool that was dropped in the meantime."""
+    os.nice(NICENESS)
+    journal = SqliteJournal(DataDir(path), read_only=True)
+    found = recover_pool(journal, key)
+    if found is not None:
+        journal.save_snapshot(key, Snapshot(number=found.line.number, state=encode_state(found.pool)))
+        print(found.line.number)  # noqa: T201 - for the server
+    journal.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), PoolKey(int(sys.argv[2])))

@@ -1,0 +1,64 @@
+"""What the pools write down, if they write anything down."""
+
+from collections.abc import Callable
+
+from blockyard.core.commands import Command
+from blockyard.core.config import PoolConfig
+from blockyard.core.errors import NotReady
+from blockyard.server.journal.errors import AppendFailed
+from blockyard.server.journal.group_commit import GroupCommit, Line
+from blockyard.server.journal.interface import Journal
+from blockyard.server.journal.pool_state import encode_definition
+
+
+class PoolJournal:
+    """Writes to ``journal``; None: to nothing at all.
+
+    Args:
+        journal: Of all pools.
+        on_failure: Called once, if it cannot be written.
+    """
+
+    def __init__(self, journal: Journal | None, on_failure: Callable[[AppendFailed], None]) -> None:
+        self._journal = journal
+        self._commit = None if journal is None else GroupCommit(journal, on_failure)
+
+    async def settled(self) -> None:
+        """Wait until all that was applied is durable: then it may be told.
+
+        Raises:
+            NotReady: It could not be written down; nothing may be told any more.
+        """
+        if self._commit is not None:
+            await self._commit.settled()
+
+    def add(self, line: Line, command: Command, now_ms: int) -> None:
+        """``command`` was applied to the pool of ``line``."""
+        assert self._commit is not None, "a line belongs to a journal"
+        self._commit.add(line, command, now_ms)
+
+    def create(self, name: str, config: PoolConfig, request: bytes | None) -> Line | None:
+        """Write down a pool that is being made; its line, where there is a journal.
+
+        Raises:
+            NotReady: It could not be written down.
+        """
+        if self._journal is None:
+            return None
+        try:
+            return Line(self._journal.create(name, encode_definition(config, request)))
+        except AppendFailed as error:
+            raise self.fail(error) from error
+
+    def drop(self, line: Line) -> None:
+        """Write down that a pool is deleted. Raises NotReady: it could not be written down."""
+        assert self._journal is not None, "a line belongs to a journal"
+        try:
+            self._journal.drop(line.key)
+        except AppendFailed as error:
+            raise self.fail(error) from error
+
+    def fail(self, error: AppendFailed) -> NotReady:
+        """The journal could not be written: the server stops, and this is what it says until then."""
+        assert self._commit is not None, "what fails is there"
+        return self._commit.fail(error)
