@@ -70,9 +70,8 @@ class PoolCallHandler:
         if call.command is None:
             reply = _lookup(self._pools.get(name), cast("LookupBody", body))
         else:
-            command: ask.Command = call.command(body, path_params)
-            if call.method == "POST":
-                command = once(headers, scope["path"], raw, command)
+            asked = call.command(body, path_params)
+            command = once(headers, scope["path"], raw, asked) if call.method == "POST" else asked
             reply = self._pools.apply(name, command, self._clock.now_ms())
             if isinstance(reply, LeaseGranted):
                 reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
