@@ -3,7 +3,7 @@
 import multiprocessing
 import secrets
 from collections.abc import Callable
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from blockyard.client import Client
+from examples.two_processes.child import last_words, run_child
 from examples.two_processes.reports import Progress, Report
 from examples.two_processes.scheduler_process import run_scheduler
 from examples.two_processes.settings import Settings
 from examples.two_processes.worker_process import run_worker
-from examples.two_processes.workload import MAX_MODEL_LEN
 
-MAX_WORKERS = 5
+MAX_WORKERS = 3
 """Started one after the other; it is no accident when so many have died."""
 
 STOP_TIMEOUT_S = 10.0
@@ -27,19 +27,13 @@ def serve(url: str, settings: Settings, on_progress: Callable[[Progress], None])
     """Serve the requests of ``settings`` with a pool of its own at the server of ``url``.
 
     Raises:
-        RuntimeError: A process failed; what it said is on standard error.
+        RuntimeError: A process failed; the text ends with its last words.
     """
     name = f"two-processes-{secrets.token_hex(4)}"
-    plan = settings.model_config.plan(
-        num_blocks=settings.num_blocks,
-        layout=settings.layout,
-        max_model_len=MAX_MODEL_LEN,
-        max_in_flight_tokens=settings.max_num_batched_tokens,
-    )
     with Client(url) as client, TemporaryDirectory() as folder:
-        pool = client.create_pool(name, plan=plan)
+        pool = client.create_pool(name, plan=settings.plan())
         try:
-            with _Processes(url, name, str(Path(folder) / "socket"), settings) as processes:
+            with _Processes(url, name, Path(folder), settings) as processes:
                 report = processes.wait_for_report(on_progress)
         except BaseException:
             pool.delete(force=True)  # a process that was ended gave nothing back
@@ -51,14 +45,14 @@ def serve(url: str, settings: Settings, on_progress: Callable[[Progress], None])
 class _Processes:
     """A scheduler process, and a worker process that is replaced when it dies. Leaving ends both."""
 
-    def __init__(self, url: str, pool: str, address: str, settings: Settings) -> None:
+    def __init__(self, url: str, pool: str, folder: Path, settings: Settings) -> None:
         self._context = multiprocessing.get_context("spawn")
-        self._arguments = url, pool, address, settings
+        self._folder = folder
+        self._arguments = url, pool, str(folder / "socket"), settings
         self._num_workers = 0
         self._settings = settings
         self._reports, parent = self._context.Pipe(duplex=False)
-        self._scheduler = self._context.Process(target=run_scheduler, args=(*self._arguments, parent))
-        self._scheduler.start()
+        self._scheduler = self._started(run_scheduler, parent)
         parent.close()  # so that the pipe ends with the scheduler process, which has the other copy
         self._worker = self._started_worker()
 
@@ -73,13 +67,17 @@ class _Processes:
                 try:
                     said: Progress | Report = self._reports.recv()
                 except EOFError:
-                    raise RuntimeError("the scheduler process failed") from None
+                    raise RuntimeError(
+                        f"the scheduler process failed: {last_words(self._folder, run_scheduler)}"
+                    ) from None
                 if isinstance(said, Report):
                     return said
                 on_progress(said)
                 self._kill_worker_if_due(said)
             elif self._num_workers == MAX_WORKERS:
-                raise RuntimeError(f"{MAX_WORKERS} worker processes have died")
+                raise RuntimeError(
+                    f"{MAX_WORKERS} worker processes have died: {last_words(self._folder, run_worker)}"
+                )
             else:
                 self._worker.join()
                 self._worker.close()
@@ -102,10 +100,17 @@ class _Processes:
             process.close()
 
     def _started_worker(self) -> SpawnProcess:
-        worker = self._context.Process(target=run_worker, args=self._arguments)
-        worker.start()
         self._num_workers += 1
-        return worker
+        return self._started(run_worker)
+
+    def _started(self, role: Callable[..., None], *more: Connection) -> SpawnProcess:
+        process = self._context.Process(
+            target=run_child,
+            args=(self._folder, role, *self._arguments, *more),
+            daemon=True,  # else one that was just being started when we were interrupted is waited for
+        )
+        process.start()
+        return process
 
     def _kill_worker_if_due(self, progress: Progress) -> None:
         due = self._settings.kill_worker_at_step

@@ -1,8 +1,10 @@
 """What a run is made of, as plain values that travel to its processes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from examples.two_processes.model_config import MODELS, ModelConfig
+from examples.two_processes.workload import MAX_MODEL_LEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +42,12 @@ class Settings:
     def model_config(self) -> ModelConfig:
         """The model's sizes."""
         return MODELS[self.model]
+
+    def plan(self) -> dict[str, Any]:
+        """A request for the pool's plan."""
+        return self.model_config.plan(
+            num_blocks=self.num_blocks,
+            layout=self.layout,
+            max_model_len=MAX_MODEL_LEN,
+            max_in_flight_tokens=self.max_num_batched_tokens,
+        )

@@ -31,6 +31,7 @@ class Durable:
         )
         self._data_dir.make()
         self._data_dir.lock()
+        self._data_dir.clear_unfinished()
         try:
             self.journal = SqliteJournal(self._data_dir, sync=Sync(settings.sync))
         except BaseException:

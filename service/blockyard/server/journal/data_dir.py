@@ -59,6 +59,11 @@ class DataDir:
         os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
 
+    def clear_unfinished(self) -> None:
+        """Remove what processes left behind that ended while they wrote a snapshot."""
+        for path in self.snapshots.glob("*.part"):
+            path.unlink(missing_ok=True)
+
     def unlock(self) -> None:
         """Own it no more."""
         if self._lock is not None:

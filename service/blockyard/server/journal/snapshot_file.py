@@ -51,11 +51,14 @@ def read_snapshot(path: Path) -> Snapshot:
     """The snapshot at ``path``.
 
     Raises:
+        FileNotFoundError: There is none.
         DamagedJournal: It is not what was written.
         NewerJournal: Its format is of a later version.
     """
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise DamagedJournal(f"the snapshot {path} cannot be read: {error.strerror}") from error
     begin = _HEAD.size + _CHECKSUM_BYTES

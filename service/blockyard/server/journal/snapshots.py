@@ -83,17 +83,25 @@ class SnapshotKeeper:
 
     async def _look(self) -> None:
         self._journal.fold_if_large()
-        for key in self._journal.dropped():
-            await self._truncate(key)
+        lines = list(self._lines())
+        await self._forget_superfluous({line.key for line in lines})
         now_s = time.monotonic()
-        due = [line for line in self._lines() if self._is_due(line, now_s)]
+        due = [line for line in lines if self._is_due(line, now_s)]
         if due:
             line = max(due, key=lambda line: line.num_bytes)
             await self._take(line)
 
+    async def _forget_superfluous(self, keys: set[PoolKey]) -> None:
+        """Of pools dropped since the last look or before the start; and what earlier snapshots have."""
+        dropped = self._taken_s.keys() - keys if self._taken_s else set(self._journal.dropped())
+        for key in dropped | (keys - self._taken_s.keys()):
+            await self._truncate(key)
+        now_s = time.monotonic()
+        self._taken_s = {key: self._taken_s.get(key, now_s) for key in keys}
+
     def _is_due(self, line: Line, now_s: float) -> bool:
         num_commands = line.number - line.snapshot_number
-        age_s = now_s - self._taken_s.setdefault(line.key, now_s)
+        age_s = now_s - self._taken_s[line.key]
         rule = self._rule
         return num_commands > 0 and (
             num_commands >= rule.max_commands or line.num_bytes >= rule.max_bytes or age_s >= rule.max_age_s

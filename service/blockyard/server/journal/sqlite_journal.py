@@ -163,11 +163,13 @@ class SqliteJournal:
 
     def save_snapshot(self, key: PoolKey, snapshot: Snapshot) -> None:
         """See `Journal.save_snapshot`. May be called beside the one that writes."""
-        path = self._data_dir.snapshots / f"{key}-{snapshot.number}.snapshot"
-        write_snapshot(path, snapshot)
-        for earlier in self._snapshots_of(key):
-            if earlier != path:
-                earlier.unlink(missing_ok=True)
+        *_, latest = 0, *map(_number_of, self._snapshots_of(key))
+        if latest > snapshot.number:
+            return  # by a process whose server has ended: another has taken a later one since
+        write_snapshot(self._data_dir.snapshots / f"{key}-{snapshot.number}.snapshot", snapshot)
+        for path in self._snapshots_of(key):
+            if _number_of(path) < snapshot.number:
+                path.unlink(missing_ok=True)
 
     def snapshot(self, key: PoolKey) -> Snapshot | None:
         """See `Journal.snapshot`."""
@@ -175,8 +177,7 @@ class SqliteJournal:
             found = self._database.execute("SELECT forgotten FROM pools WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
-        paths = self._snapshots_of(key)
-        snapshot = read_snapshot(paths[-1]) if paths else None
+        snapshot = self._latest_snapshot(key)
         forgotten = found[0] if found else 0
         if forgotten > (snapshot.number if snapshot else 0):
             raise DamagedJournal(
@@ -350,6 +351,15 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 raise _append_failed(error) from error
             self._note_turn(turn)
+
+    def _latest_snapshot(self, key: PoolKey) -> Snapshot | None:
+        """Raises as `snapshot`."""
+        while paths := self._snapshots_of(key):
+            try:
+                return read_snapshot(paths[-1])
+            except FileNotFoundError:
+                continue  # a later one has just taken its place
+        return None
 
     def _snapshots_of(self, key: PoolKey) -> list[Path]:
         """Files of a pool's snapshots, the latest last."""

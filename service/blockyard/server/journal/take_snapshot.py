@@ -20,10 +20,11 @@ NICENESS = 5
 
 def main(path: Path, key: PoolKey) -> None:
     """Take it; nothing is taken of a pool that was dropped in the meantime."""
+    server = os.getppid()
     os.nice(NICENESS)
     journal = SqliteJournal(DataDir(path), read_only=True)
     found = recover_pool(journal, key)
-    if found is not None:
+    if found is not None and os.getppid() == server:  # else it has ended: another may own the directory
         journal.save_snapshot(key, Snapshot(number=found.line.number, state=encode_state(found.pool)))
         print(found.line.number)  # noqa: T201 - for the server
     journal.close()

@@ -1,0 +1,60 @@
+"""A client that calls at full speed until it is told to end: ``python -m crash.client_process URL LOG SEED``.
+
+At SIGTERM it ends with 0 once the call under way is answered. Its log's name is its own.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from crash.calls import LogWriter
+from crash.drawn_calls import DrawnCalls
+from crash.ledger import Ledger
+from crash.sending import Sender
+
+
+class LoggingClient:
+    """Calls the server at ``url``, and writes each call to the log at ``path`` before it is sent."""
+
+    def __init__(self, url: str, path: Path, seed: int) -> None:
+        self.ledger = Ledger()
+        self._calls = DrawnCalls(path.stem, seed, self.ledger)
+        self._sender = Sender(url)
+        self._log = LogWriter(path)
+
+    def call(self) -> None:
+        """One call, until it is answered."""
+        call = self._calls.next()
+        self._log.write(call)
+        self.ledger.note(call)
+        answer = self._sender.send(call)
+        self._log.write(answer)
+        self.ledger.note(answer)
+
+    def close(self) -> None:
+        self._sender.close()
+        self._log.close()
+
+
+NICENESS = 10
+"""Whoever looks for the moment to kill goes first, where processors are few."""
+
+
+def main(url: str, path: Path, seed: int) -> None:
+    os.nice(NICENESS)
+    is_told_to_end = False
+
+    def end(_signum: int, _frame: object) -> None:
+        nonlocal is_told_to_end
+        is_told_to_end = True
+
+    signal.signal(signal.SIGTERM, end)
+    client = LoggingClient(url, path, seed)
+    while not is_told_to_end:
+        client.call()
+    client.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,167 @@
+"""Clients at full speed, and a server that is killed under them and started again, over and over."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Self
+
+from crash.calls import LogReader
+from crash.checker import Checker
+from crash.killing import Moment, kill
+from crash.ledger import Ledger
+from crash.server import CrashingServer
+from server_process import TIMEOUT_S, environment
+
+NUM_CLIENTS = 4
+SNAPSHOT_COMMANDS = "300"
+"""As few as that, for a snapshot to be under way most of the time."""
+MAX_ROUNDS = 3
+"""How many times the kills that were asked for, at most, until every moment was hit."""
+START_S = 1.2
+"""How long a start takes, about."""
+MOMENTS = list(Moment)
+TESTS = Path(__file__).parents[1]
+
+
+class Clients:
+    """Processes that call ``server``, each with a log in ``folder``. Leaving the block kills them."""
+
+    def __init__(self, server: CrashingServer, folder: Path, seed: int) -> None:
+        self.ledgers: dict[str, Ledger] = {}
+        self._readers: dict[str, LogReader] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for number in range(NUM_CLIENTS):
+            path = folder / f"client-{number}.log"
+            self.ledgers[path.stem] = Ledger()
+            self._readers[path.stem] = LogReader(path)
+            command = [sys.executable, "-m", "crash.client_process", server.url, str(path)]
+            variables = {"PYTHONPATH": str(TESTS)}
+            self._processes.append(
+                subprocess.Popen([*command, str(seed * NUM_CLIENTS + number)], env=environment(variables))
+            )
+
+    def pause(self) -> None:
+        """They do nothing from here on, wherever they are; the ledgers know all that they wrote."""
+        for process in self._processes:
+            assert process.poll() is None, "a client has ended by itself"
+            process.send_signal(signal.SIGSTOP)
+        for process in self._processes:
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        self._read()
+
+    def wait_until_called(self) -> None:
+        """Until each has written since it was last paused, or made."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not all(reader.has_more for reader in self._readers.values()):
+            assert time.monotonic() < deadline_s, "a client does not call"
+            time.sleep(0.01)
+
+    def resume(self) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Each once its last call is answered."""
+        for process in self._processes:
+            process.terminate()
+        assert [process.wait(TIMEOUT_S) for process in self._processes] == [0] * NUM_CLIENTS
+        self._read()
+
+    def remove_logs(self) -> None:
+        """Where nothing was found, nobody wants them, and they are large."""
+        for reader in self._readers.values():
+            reader.path.unlink()
+
+    def counts(self) -> Counter[str]:
+        """What all of them did how often."""
+        return sum((ledger.counts for ledger in self.ledgers.values()), Counter())
+
+    def _read(self) -> None:
+        for name, reader in self._readers.items():
+            for entry in reader.read():
+                self.ledgers[name].note(entry)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def check(server: CrashingServer, ledgers: dict[str, Ledger]) -> None:
+    """Hold that ``server`` says what its clients were told."""
+    checker = Checker(server.url, ledgers)
+    try:
+        complaints = checker.complaints()
+    finally:
+        checker.close()
+    assert not complaints, "\n".join([f"{len(complaints)} complaints", *complaints[:20]])
+
+
+class CrashRun:
+    """A server with data in ``folder``, started with ``options``, and clients that call it.
+
+    Attributes:
+        coverage: What happened how often.
+    """
+
+    def __init__(self, folder: Path, *options: str, seed: int) -> None:
+        self.coverage: Counter[str] = Counter()
+        self._folder = folder
+        self._seed = seed
+        self._draw = random.Random(seed)
+        self._server = CrashingServer(folder / "data", "--snapshot-commands", SNAPSHOT_COMMANDS, *options)
+
+    def run(self, *, num_kills: int, must_happen: list[Moment]) -> None:
+        """Kill and check ``num_kills`` times, and more often where ``must_happen`` was not hit.
+
+        At the end the clients stop, and all is checked once more: before and after a clean restart.
+        """
+        with self._server as server:
+            server.start()
+            server.make_pools()
+            with Clients(server, self._folder, self._seed) as clients:
+                for number in range(MAX_ROUNDS * num_kills):
+                    missing = [moment for moment in must_happen if not self.coverage[moment]]
+                    if number < num_kills:
+                        self._round(clients, MOMENTS[number % len(MOMENTS)])
+                    elif missing:
+                        self._round(clients, missing[0])
+                clients.end()
+                check(server, clients.ledgers)
+                assert server.stop() == 0
+                server.start()
+                check(server, clients.ledgers)
+                self.coverage += clients.counts()
+                clients.remove_logs()
+
+    def _round(self, clients: Clients, wanted: Moment) -> None:
+        """One kill, one restart, one check."""
+        clients.wait_until_called()
+        hit = kill(self._server, wanted, self._draw)
+        clients.pause()
+        if hit is Moment.START:
+            self._server.begin()
+            time.sleep(self._draw.uniform(0.1, START_S))
+            self._server.kill()
+        self.coverage[hit] += 1
+        self.coverage["calls left open by a kill"] += sum(
+            ledger.pending is not None for ledger in clients.ledgers.values()
+        )
+        killed_s = time.perf_counter()
+        self._server.start()
+        ready_s = time.perf_counter()
+        check(self._server, clients.ledgers)
+        checked_s = time.perf_counter()
+        print(
+            f"killed {hit}, after {sum(clients.counts().values())} calls; "
+            f"ready in {ready_s - killed_s:.2f} s, checked in {checked_s - ready_s:.2f} s"
+        )
+        clients.resume()
