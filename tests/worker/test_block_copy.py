@@ -105,6 +105,33 @@ def test_copies_of_a_memory_without_bytes_are_taken() -> None:
     assert memory.backing.is_meta
 
 
+def integers(*block_ids: int) -> list[Any]:
+    """The same ids, each of another type."""
+    kinds = (int, np.int32, torch.tensor, np.uint64)
+    return [kinds[place % 4](block) for place, block in enumerate(block_ids)]
+
+
+def test_ids_are_integers_of_any_sort_and_come_in_any_iterable() -> None:
+    plan = uniform_plan()
+    memory, expected = both(plan, None)
+    memory.zero(iter(integers(*MANY)))
+    naive_zero(expected, list(states_of(plan)), MANY)
+    memory.zero(torch.tensor([1]))
+    naive_zero(expected, list(states_of(plan)), [1])
+    memory.zero(np.array([4]))
+    naive_zero(expected, list(states_of(plan)), [4])
+    check_same(memory, None, expected)
+
+
+def test_copies_come_in_any_iterable() -> None:
+    plan = uniform_plan()
+    memory, expected = both(plan, None)
+    sources, destinations = zip(*COPIES, strict=True)
+    memory.copy(zip(integers(*sources), integers(*destinations), strict=True))
+    naive_copy(expected, list(states_of(plan)), COPIES)
+    check_same(memory, None, expected)
+
+
 REFUSED: dict[str, tuple[str, Any, str]] = {
     "zero-null": ("zero", [1, 0], "null block"),
     "zero-negative": ("zero", [1, -1], "block -1 is out of range"),
@@ -117,6 +144,25 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "copy-twice-to-one": ("copy", [(1, 2), (3, 2)], "block 2 is written twice"),
     "copy-of-what-is-written": ("copy", [(1, 2), (2, 3)], "block 2 is both copied and written"),
     "copy-to-itself": ("copy", [(4, 4)], "block 4 is both copied and written"),
+    "zero-what-is-no-sequence": ("zero", 1, "block_ids: must be a sequence, not int"),
+    "copy-what-is-no-sequence": ("copy", None, "copies: must be a sequence, not NoneType"),
+    "copy-ids": ("copy", [(1, 2), 3], "copies.1: is no pair"),
+    "copy-three": ("copy", [(1, 2), (3, 4, 5)], "copies.1: is no pair"),
+    "copy-a-float": ("copy", [(1, 2), (3.0, 4)], "copies.1: 3.0 is no block id"),
+    "copy-to-a-bool": ("copy", [(2, 3), (4, True)], "copies.1: True is no block id"),
+    **{
+        f"zero-{what}": ("zero", [2, given], "block_ids: .* is no block id: these are integers")
+        for what, given in {
+            "float": 3.0,
+            "bool": True,
+            "string": "3",
+            "numpy-float": np.float64(3),
+            "numpy-bool": np.True_,
+            "tensor-of-a-float": torch.tensor(3.0),
+            "tensor-of-a-bool": torch.tensor(True),
+            "tensor-with-a-dimension": torch.tensor([3]),
+        }.items()
+    },
 }
 
 

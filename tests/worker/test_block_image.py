@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.planning.layouts import Layout
@@ -94,6 +95,38 @@ def test_no_blocks_can_be_exported_and_loaded(tmp_path: Path) -> None:
     assert not memory.backing.any()
 
 
+def test_ids_come_in_any_iterable() -> None:
+    here, there = filled(memory_of(uniform_plan())), memory_of(uniform_plan())
+    there.load(here.export(iter([3, 1]), group=0), map(np.int64, [4, 5]))
+    for name, cache in here.layers.items():
+        assert torch.equal(there.layers[name].bytes[[4, 5]], cache.bytes[[3, 1]])
+
+
+def unaligned(blocks: Tensor) -> Tensor:
+    """The same, one byte behind where words begin."""
+    return torch.empty(blocks.numel() + 1, dtype=torch.uint8)[1:].view(blocks.shape).copy_(blocks)
+
+
+def of_odd_stride(blocks: Tensor) -> Tensor:
+    """The same single block, of which another would begin between two words."""
+    _, *strides = blocks.stride()
+    size = blocks.numel() + 1
+    return torch.empty_strided(blocks.shape, (size, *strides), dtype=torch.uint8).copy_(blocks)
+
+
+@pytest.mark.parametrize("moved", [unaligned, of_odd_stride])
+def test_dense_blocks_are_loaded_wherever_they_begin(moved: Callable[[Tensor], Tensor]) -> None:
+    here, there = filled(memory_of(uniform_plan())), memory_of(uniform_plan())
+    image = here.export([3], group=0)
+    there.load(replace(image, layers={**image.layers, "layer.1": moved(image.layers["layer.1"])}), [6])
+    for name, blocks in image.layers.items():
+        assert torch.equal(there.layers[name].bytes[[6]], blocks)
+
+
+def test_an_image_shows_its_size_and_no_bytes() -> None:
+    assert repr(uniform_image()) == "<BlockImage of 3 blocks, 3 layers>"
+
+
 # What is refused by a memory
 
 
@@ -104,6 +137,8 @@ def test_no_blocks_can_be_exported_and_loaded(tmp_path: Path) -> None:
         ([1, 2, 0], "null block"),
         ([1, 2, 1], "block 1 is written twice"),
         ([1, 2, 8], "block 8 is out of range"),
+        ([1, 2, 3.0], "3.0 is no block id"),
+        ([2, 3, True], "True is no block id"),
     ],
 )
 def test_ids_that_cannot_be_written_are_refused(block_ids: list[int], message: str) -> None:
@@ -167,7 +202,10 @@ def test_blocks_of_other_layers_of_the_same_names_are_refused() -> None:
     check_refused(filled(memory_of(uniform_plan(head_size=8))).export([1], 0), "layer 'layer.0' is", [1])
 
 
-@pytest.mark.parametrize(("block_ids", "group", "message"), [([8], 0, "block 8"), ([1], 2, "2 is none of")])
+@pytest.mark.parametrize(
+    ("block_ids", "group", "message"),
+    [([8], 0, "block 8"), ([1.0], 0, "1.0 is no block id"), ([1], 2, "2 is none of")],
+)
 def test_what_is_not_there_is_not_exported(block_ids: list[int], group: int, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         memory_of(uniform_plan()).export(block_ids, group)
@@ -241,6 +279,8 @@ GOOD = {
         ({**GOOD, "dtypes": "[]"}, "no object of strings"),
         ({**GOOD, "dtypes": '{"a": 1}'}, "no object of strings"),
         ({**GOOD, "dtypes": '{"b": "uint8"}'}, "not the layers that it lists"),
+        ({**GOOD, "dtypes": r'{"\ud800": "uint8"}'}, "not the layers that it lists"),
+        ({**GOOD, "dtypes": r'{"a": "\ud800"}'}, "which is no dtype"),
         ({**GOOD, "checksums": "{}"}, "no list of 16"),
         ({**GOOD, "checksums": "[1]"}, "no list of 16"),
         ({**GOOD, "checksums": '["zz"]'}, "no list of 16"),
@@ -265,6 +305,14 @@ def test_a_save_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> N
         alike.save(path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["blocks"]
+
+
+@pytest.mark.parametrize("length", [246, 255])
+def test_a_file_may_have_the_longest_name_that_there_is(tmp_path: Path, length: int) -> None:
+    path = tmp_path / ("n" * length)
+    uniform_image().save(path)
+    BlockImage.load(path)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:

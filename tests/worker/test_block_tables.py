@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,6 +70,10 @@ def test_any_changes_leave_what_lists_would_have() -> None:
         ("set_row", (2, [1]), "2 is none of 2 rows"),
         ("append", (-1, [1]), "-1 is none of 2 rows"),
         ("append", (0, [-1]), "must be from 0"),
+        ("append", (0, [1.5]), "1.5 is no block id"),
+        ("set_row", (0, [1, True]), "True is no block id"),
+        ("set_row", (0, 7), "block_ids: must be a sequence, not int"),
+        ("fill", ([[7], [2.0]],), "2.0 is no block id"),
         ("append", (0, [2**31]), "to 2147483647"),
         ("fill", ([[7], [1, 2, 3, 4]],), "row has room for 3"),
         ("fill", ([[7], [2**31]],), "to 2147483647"),
@@ -83,6 +88,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(method: str, given: An
         getattr(tables, method)(*given)
     assert tables.commit().tolist() == [[5, 6, 0], [7, 0, 0]]
     assert tables.length(0) == 2
+
+
+def test_ids_are_integers_of_any_sort_and_come_in_any_iterable() -> None:
+    tables = BlockTables(3, 3)
+    rows: list[Any] = [iter([1, 2]), np.array([3]), torch.tensor([4], dtype=torch.int32)]
+    tables.fill(iter(rows))
+    tables.append(2, map(np.uint64, [5, 6]))
+    assert tables.commit().tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0)])

@@ -1,5 +1,7 @@
 """A sequence's keys and values in the order of its tokens."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -71,12 +73,13 @@ def test_layers_that_keep_something_else_are_refused(layer: Layer, message: str)
     [
         ("layer.9", [1], 1, "no 'layer.9' on this rank"),
         ("layer.0", [8], 1, "block 8 is out of range"),
+        ("layer.0", [1.0], 1, "1.0 is no block id"),
         ("layer.0", [1], 5, "1 blocks hold 4"),
         ("layer.0", [1], -1, "is -1"),
     ],
 )
 def test_what_is_not_there_is_refused(
-    layer: str, block_ids: list[int], num_tokens: int, message: str
+    layer: str, block_ids: list[Any], num_tokens: int, message: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
         memory_of(uniform_plan()).gather(layer, block_ids, num_tokens)

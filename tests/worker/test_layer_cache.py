@@ -213,3 +213,15 @@ def test_a_part_that_begins_between_two_elements_is_refused() -> None:
 def test_there_is_a_torch_dtype_of_every_name() -> None:
     for name, dtype in TORCH_DTYPES.items():
         assert str(dtype) == f"torch.{name}"
+
+
+def test_memories_and_layers_show_their_sizes_and_no_bytes() -> None:
+    memory = memory_of(sparse_plan())
+    assert repr(memory) == (
+        f"<BlockMemory on cpu: 12 blocks, 12 layers, {memory.map.device_bytes} bytes there and "
+        f"{memory.map.host_bytes} in the host's memory>"
+    )
+    assert (
+        repr(memory_of(uniform_plan()).layers["layer.1"])
+        == "<LayerCache 'layer.1', bfloat16: 8 blocks, 3 heads, 4 states of 16 bytes>"
+    )

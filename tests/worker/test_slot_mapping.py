@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
-from blockyard.worker import slot_mapping, slot_mappings
+from blockyard.worker import BlockTables, slot_mapping, slot_mappings
 
 NUM_SEQUENCES, MAX_BLOCKS, BLOCK_SIZE, NUM_TOKENS = 256, 40, 16, 3_000
 
@@ -75,6 +75,29 @@ def test_the_slots_of_all_groups_are_those_of_each(has_out: bool) -> None:
         assert row.tolist() == naive(table, sequences, positions, size)
 
 
+def test_slots_may_replace_what_they_are_worked_out_from() -> None:
+    tables = [make_batch(seed)[0] for seed in range(3)]
+    _, sequences, positions = make_batch()
+    expected = slot_mappings(tables, sequences, positions, [16, 32, 24])
+    out = torch.stack([positions, sequences, positions])
+    assert slot_mappings(tables, out[1], out[0], [16, 32, 24], out).tolist() == expected.tolist()
+    assert slot_mapping(tables[0], sequences, positions, 16, positions) is positions
+    assert positions.tolist() == expected[0].tolist()
+
+
+def test_the_last_slot_of_the_largest_blocks_is_the_last_integer() -> None:
+    table = torch.tensor([[2**31 - 1]], dtype=torch.int32)
+    slots = slot_mapping(table, torch.tensor([0]), torch.tensor([2**32 - 1]), 2**32)
+    assert slots.tolist() == [2**63 - 1]
+
+
+def test_positions_behind_a_rows_entries_have_slots_of_the_null_block() -> None:
+    tables = BlockTables(1, 3)
+    tables.fill([[7]])
+    slots = slot_mapping(tables.commit(), torch.zeros(6, dtype=torch.int64), torch.arange(6), 2)
+    assert slots.tolist() == [14, 15, 0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
@@ -89,6 +112,7 @@ def test_the_slots_of_all_groups_are_those_of_each(has_out: bool) -> None:
         ("positions", {"positions": torch.tensor([-1, 0])}),
         ("positions", {"positions": torch.tensor([0, 1], dtype=torch.int32)}),
         ("block_size", {"block_size": 0}),
+        ("block_size", {"block_size": 2**32 + 1}),
         ("out", {"out": torch.zeros(3, dtype=torch.int64)}),
         ("out", {"out": torch.zeros(2, dtype=torch.int32)}),
     ],

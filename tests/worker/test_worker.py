@@ -1,11 +1,10 @@
 """A worker in its pool: it registers, keeps its place, notices when it has lost it, and leaves."""
 
 import gc
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -13,38 +12,7 @@ from blockyard.client import Client, InvalidRequest, WorkerReplaced
 from blockyard.core.errors import PlanNotFound
 from blockyard.worker import Worker
 from server_process import running_server
-
-LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
-
-
-def plan(num_ranks: int = 1, **options: Any) -> dict[str, Any]:
-    rank = {"available_memory_bytes": 2**16, "layers": {"0": LAYER, "1": LAYER}}
-    return {"workers": [rank] * num_ranks, "max_model_len": 64, **options}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_server("--log-level", "warning") as server:
-        yield server.url
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url) as client:
-        yield client
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A pool's name that no other test has."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until_s, "waited in vain"
-        time.sleep(0.01)
+from worker.made_pools import plan, wait_until
 
 
 def test_a_worker_allocates_what_its_rank_of_the_plan_says(client: Client, url: str, name: str) -> None:
@@ -112,14 +80,17 @@ def test_a_second_worker_of_a_rank_is_refused_while_the_first_lives(
 
 def test_all_ranks_hear_of_a_new_epoch(client: Client, url: str, name: str) -> None:
     client.create_pool(name, plan=plan(num_ranks=2), worker_timeout_ms=300)
-    with Worker(url, name, rank=0) as other:
-        Worker(url, name, rank=1).close()
-        with client.pool(name).lease("me") as lease:
-            lease.allocate("one", 8)
-            with Worker(url, name, rank=1) as late:
-                assert late.epoch == 2
-                wait_until(lambda: other.epoch == 2)
-                other.check()
+    with (
+        Worker(url, name, rank=0) as other,
+        Worker(url, name, rank=1) as first,
+        client.pool(name).lease("me") as lease,
+    ):
+        lease.allocate("one", 8)
+        first.close()
+        assert first.epoch == 1
+        with Worker(url, name, rank=1):
+            wait_until(lambda: other.epoch > 1)
+            other.check()
 
 
 def test_a_worker_registers_again_in_a_pool_that_was_made_anew(client: Client, url: str, name: str) -> None:
@@ -160,10 +131,57 @@ def test_a_worker_of_a_pool_without_a_plan_is_refused_and_leaves_nothing_behind(
 ) -> None:
     pool = client.create_pool(name, num_blocks=8, block_size=4)
     before = set(threading.enumerate())
-    with pytest.raises(PlanNotFound):
+    with pytest.raises(PlanNotFound, match="create the pool with a plan"):
         Worker(url, name)
     assert pool.workers() == []
     assert set(threading.enumerate()) == before
+
+
+def test_a_worker_that_is_closed_says_so_from_then_on(client: Client, url: str, name: str) -> None:
+    client.create_pool(name, plan=plan())
+    worker = Worker(url, name)
+    worker.close()
+    worker.close()
+    for call in (worker.check, worker.beat):
+        with pytest.raises(WorkerReplaced, match="is closed"):
+            call()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of `fork`: the child does little
+def test_a_forked_child_leaves_the_worker_to_its_parent(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan())
+    with Worker(url, name) as worker:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                with worker, pytest.raises(WorkerReplaced, match="not this process's"):
+                    worker.beat()
+                os._exit(0 if worker.has_ended else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert [report.incarnation for report in pool.workers()] == [worker.incarnation]
+        worker.beat()
+
+
+def test_a_pool_that_waits_for_ages_has_its_worker_wait(client: Client, url: str, name: str) -> None:
+    client.create_pool(name, plan=plan(), worker_timeout_ms=2**48)
+    with Worker(url, name) as worker:
+        worker.beat()
+        time.sleep(0.2)
+        assert worker._heartbeats._thread.is_alive()
+        assert worker.heartbeat_interval_s == threading.TIMEOUT_MAX
+
+
+def test_the_interval_is_that_of_the_pool_made_anew(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=60_000)
+    with Worker(url, name) as worker:
+        assert worker.heartbeat_interval_s == 12
+        pool.delete()
+        client.create_pool(name, plan=plan(), worker_timeout_ms=500)
+        worker.beat()
+        assert worker.heartbeat_interval_s == 0.1
 
 
 def test_a_worker_of_no_rank_is_refused(client: Client, url: str, name: str) -> None:

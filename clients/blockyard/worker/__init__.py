@@ -5,6 +5,13 @@
 reference to hold kernels to, and is not exported from here: it is not what a model should serve with.
 """
 
+try:
+    import torch as _torch  # noqa: F401 - so that a base install can say what it lacks
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"blockyard.worker needs the package {error.name!r}: pip install 'blockyard[worker]'", name=error.name
+    ) from error
+
 from blockyard.worker.block_image import BlockImage
 from blockyard.worker.block_tables import BlockTables
 from blockyard.worker.layer_cache import LayerCache

@@ -9,43 +9,51 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from blockyard.worker.block_ids import Copy, check_copies, check_destinations, id_tensor, runs
+from blockyard.worker.block_ids import (
+    BlockIds,
+    Copies,
+    Copy,
+    checked_copies,
+    checked_destinations,
+    id_tensor,
+    runs,
+)
 
 MAX_STAGING_BYTES = 64 * 2**20
 """Of blocks on their way from one place on a CUDA device to another; one block at least."""
 
 
-def zero_blocks(words: Sequence[Tensor], block_ids: Sequence[int], num_blocks: int) -> None:
+def zero_blocks(words: Sequence[Tensor], block_ids: BlockIds, num_blocks: int) -> None:
     """Zero the blocks of ``block_ids``, of ``num_blocks``, in each of ``words``.
 
     Raises:
-        InvalidRequest: See `check_destinations`; nothing was written.
+        InvalidRequest: See `checked_destinations`; nothing was written.
     """
-    check_destinations(block_ids, num_blocks)
-    if not block_ids:
+    ids = checked_destinations(block_ids, num_blocks)
+    if not ids:
         return
     for view in words:
         if view.is_cuda:
-            view.index_fill_(1, id_tensor(block_ids, view.device), 0)
+            view.index_fill_(1, id_tensor(ids, view.device), 0)
             continue
-        for first, _, count in runs((block, block) for block in block_ids):
+        for first, _, count in runs((block, block) for block in ids):
             view[:, first : first + count].zero_()
 
 
-def copy_blocks(words: Sequence[Tensor], copies: Sequence[Copy], num_blocks: int) -> None:
+def copy_blocks(words: Sequence[Tensor], copies: Copies, num_blocks: int) -> None:
     """Copy (source, destination) pairs of blocks, of ``num_blocks``, in each of ``words``.
 
     Raises:
-        InvalidRequest: See `check_copies`; nothing was written.
+        InvalidRequest: See `checked_copies`; nothing was written.
     """
-    check_copies(copies, num_blocks)
-    if not copies:
+    pairs = checked_copies(copies, num_blocks)
+    if not pairs:
         return
     for view in words:
         if view.is_cuda:
-            _copy_indexed(view, copies)
+            _copy_indexed(view, pairs)
             continue
-        for source, destination, count in runs(copies):
+        for source, destination, count in runs(pairs):
             view[:, destination : destination + count].copy_(view[:, source : source + count])
 
 

@@ -13,12 +13,13 @@ from torch import Tensor
 from xxhash import xxh3_64
 
 from blockyard.core.errors import InvalidRequest
-from blockyard.worker.block_ids import check_destinations, check_sources, id_tensor, runs
+from blockyard.planning.dtypes import DTYPE_BYTES
+from blockyard.worker.block_ids import BlockIds, checked_destinations, checked_sources, id_tensor, runs
 from blockyard.worker.image_file import ImageFile, read_image, write_image
 from blockyard.worker.layer_cache import LayerCache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BlockImage:
     """Copies of blocks in the host's memory.
 
@@ -37,6 +38,9 @@ class BlockImage:
     def num_blocks(self) -> int:
         """How many there are."""
         return len(self.checksums)
+
+    def __repr__(self) -> str:
+        return f"<BlockImage of {self.num_blocks} blocks, {len(self.layers)} layers>"
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file that only its owner can read, all of it or nothing.
@@ -71,6 +75,9 @@ class BlockImage:
         """
         if self.dtypes.keys() != self.layers.keys():
             raise InvalidRequest.of("image", "does not have one dtype a layer")
+        for name, dtype in self.dtypes.items():
+            if dtype not in DTYPE_BYTES:
+                raise InvalidRequest.of("image", f"layer {name!r} is of {dtype!r}, which is no dtype")
         for name, blocks in self.layers.items():
             if blocks.dtype is not torch.uint8 or blocks.dim() != 4 or not blocks.is_contiguous():
                 raise InvalidRequest.of(
@@ -103,58 +110,66 @@ def _checksums(layers: Mapping[str, Tensor], dtypes: Mapping[str, str], num_bloc
     return tuple(result)
 
 
-def export_blocks(caches: Sequence[LayerCache], block_ids: Sequence[int], num_blocks: int) -> BlockImage:
+def export_blocks(caches: Sequence[LayerCache], block_ids: BlockIds, num_blocks: int) -> BlockImage:
     """An image of the blocks of ``block_ids``, of ``num_blocks``, as ``caches`` have them; waits for them.
 
     Raises:
         InvalidRequest: An id is out of range, or there is no layer.
     """
-    check_sources(block_ids, num_blocks)
+    sources = checked_sources(block_ids, num_blocks)
     if not caches:
         raise InvalidRequest.of("group", "has no layers on this rank")
     layers = {}
     for cache in caches:
         is_cuda = cache.bytes.is_cuda
-        shape = (len(block_ids), *cache.view.shape[1:])
+        shape = (len(sources), *cache.view.shape[1:])
         layers[cache.name] = torch.empty(shape, dtype=torch.uint8, pin_memory=is_cuda)
         words = layers[cache.name].view(cache.words.dtype)
         if is_cuda:
-            ids = id_tensor(block_ids, cache.bytes.device)
+            ids = id_tensor(sources, cache.bytes.device)
             words.copy_(cache.words.index_select(0, ids), non_blocking=True)
             continue
-        for number, block, count in runs(enumerate(block_ids)):
+        for number, block, count in runs(enumerate(sources)):
             words[number : number + count].copy_(cache.words[block : block + count])
     _wait_for(caches)
     dtypes = {cache.name: cache.view.dtype for cache in caches}
-    return BlockImage(layers=layers, dtypes=dtypes, checksums=_checksums(layers, dtypes, len(block_ids)))
+    return BlockImage(layers=layers, dtypes=dtypes, checksums=_checksums(layers, dtypes, len(sources)))
 
 
 def import_blocks(
-    caches: Sequence[LayerCache], image: BlockImage, block_ids: Sequence[int], num_blocks: int
+    caches: Sequence[LayerCache], image: BlockImage, block_ids: BlockIds, num_blocks: int
 ) -> None:
     """Write the blocks of ``image`` to those of ``block_ids``, of ``num_blocks``; waits for it.
 
     Raises:
-        InvalidRequest: An id is not to be written (see `check_destinations`), there are not as many as the
+        InvalidRequest: An id is not to be written (see `checked_destinations`), there are not as many as the
             image has blocks, or the image has other layers, shapes or dtypes, or differs from its checksums.
             Nothing was written.
     """
-    check_destinations(block_ids, num_blocks)
-    if len(block_ids) != image.num_blocks:
+    destinations = checked_destinations(block_ids, num_blocks)
+    if len(destinations) != image.num_blocks:
         raise InvalidRequest.of(
-            "block_ids", f"are {len(block_ids)}, and the image has {image.num_blocks} blocks"
+            "block_ids", f"are {len(destinations)}, and the image has {image.num_blocks} blocks"
         )
     _check_layers(caches, image)
     image.verify()
-    for cache in caches:
-        words = image.layers[cache.name].view(cache.words.dtype)
+    all_words = [_words(image.layers[cache.name], cache.words.dtype) for cache in caches]
+    for cache, words in zip(caches, all_words, strict=True):
         if cache.bytes.is_cuda:
             device = cache.bytes.device
-            cache.words.index_copy_(0, id_tensor(block_ids, device), words.to(device, non_blocking=True))
+            cache.words.index_copy_(0, id_tensor(destinations, device), words.to(device, non_blocking=True))
             continue
-        for number, block, count in runs(enumerate(block_ids)):
+        for number, block, count in runs(enumerate(destinations)):
             cache.words[block : block + count].copy_(words[number : number + count])
     _wait_for(caches)
+
+
+def _words(blocks: Tensor, dtype: torch.dtype) -> Tensor:
+    """Dense blocks in ``dtype``, whose elements divide a state; copied where they begin between two."""
+    flat = blocks.reshape(-1)  # the strides of dimensions of one are anything
+    if flat.storage_offset() % dtype.itemsize:
+        flat = flat.clone()
+    return flat.view(dtype).view(*blocks.shape[:-1], blocks.shape[-1] // dtype.itemsize)
 
 
 def _check_layers(caches: Sequence[LayerCache], image: BlockImage) -> None:

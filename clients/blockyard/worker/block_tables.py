@@ -9,7 +9,7 @@
 On a CPU there is no staging; `commit` is still what makes changes seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import NULL_BLOCK
+from blockyard.worker.block_ids import BlockIds, id_list
 
 MAX_BLOCK_ID = 2**31 - 1
 """Of an int32."""
@@ -57,22 +58,22 @@ class BlockTables:
         self._check_row(row)
         return self._lengths[row]
 
-    def fill(self, tables: Sequence[Sequence[int]]) -> None:
+    def fill(self, tables: Iterable[BlockIds]) -> None:
         """Make ``tables`` the first rows, and empty all others.
 
         Raises:
             InvalidRequest: There are too many, one is too long, or an id is no int32. Nothing was changed.
         """
-        if len(tables) > len(self._lengths):
-            raise InvalidRequest.of("tables", f"are {len(tables)}: there are {len(self._lengths)} rows")
         entries = [self._entries(table) for table in tables]
+        if len(entries) > len(self._lengths):
+            raise InvalidRequest.of("tables", f"are {len(entries)}: there are {len(self._lengths)} rows")
         for row, filled in enumerate(entries):
             self._write(row, filled)
         for row in range(len(entries), len(self._lengths)):
             if self._lengths[row]:
                 self._write(row, self._entries(()))
 
-    def set_row(self, row: int, block_ids: Sequence[int]) -> None:
+    def set_row(self, row: int, block_ids: BlockIds) -> None:
         """Make ``block_ids`` the entries of ``row``; none empties it.
 
         Raises:
@@ -81,7 +82,7 @@ class BlockTables:
         self._check_row(row)
         self._write(row, self._entries(block_ids))
 
-    def append(self, row: int, block_ids: Sequence[int]) -> None:
+    def append(self, row: int, block_ids: BlockIds) -> None:
         """Add entries to ``row``.
 
         Raises:
@@ -109,13 +110,14 @@ class BlockTables:
         if not 0 <= row < len(self._lengths):
             raise InvalidRequest.of("row", f"{row} is none of {len(self._lengths)} rows")
 
-    def _entries(self, block_ids: Sequence[int], begin: int = 0) -> NDArray[np.int32]:
+    def _entries(self, block_ids: BlockIds, begin: int = 0) -> NDArray[np.int32]:
         room = self._rows.shape[1] - begin
-        if len(block_ids) > room:
-            raise InvalidRequest.of("block_ids", f"are {len(block_ids)}: the row has room for {room}")
-        if block_ids and not (min(block_ids) >= NULL_BLOCK and max(block_ids) <= MAX_BLOCK_ID):
+        ids = id_list(block_ids)
+        if len(ids) > room:
+            raise InvalidRequest.of("block_ids", f"are {len(ids)}: the row has room for {room}")
+        if ids and not (min(ids) >= NULL_BLOCK and max(ids) <= MAX_BLOCK_ID):
             raise InvalidRequest.of("block_ids", f"must be from {NULL_BLOCK} to {MAX_BLOCK_ID}")
-        return np.array(block_ids, dtype=np.int32)
+        return np.array(ids, dtype=np.int32)
 
     def _write(self, row: int, entries: NDArray[np.int32], begin: int = 0) -> None:
         """Make ``entries`` those of ``row`` from ``begin`` to its end."""

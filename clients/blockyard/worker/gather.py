@@ -1,17 +1,15 @@
 """A sequence's keys and values in the order of its tokens, for people and tests to look at."""
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import NULL_BLOCK
 from blockyard.planning.layers import Mamba
-from blockyard.worker.block_ids import check_sources, id_tensor
+from blockyard.worker.block_ids import BlockIds, checked_sources, id_tensor
 from blockyard.worker.layer_cache import LayerCache
 
 
-def gather_tokens(cache: LayerCache, block_ids: Sequence[int], num_tokens: int, *, block_size: int) -> Tensor:
+def gather_tokens(cache: LayerCache, block_ids: BlockIds, num_tokens: int, *, block_size: int) -> Tensor:
     """A copy of the states of the first ``num_tokens`` tokens of a sequence.
 
     Args:
@@ -33,12 +31,12 @@ def gather_tokens(cache: LayerCache, block_ids: Sequence[int], num_tokens: int, 
         raise InvalidRequest.of("layer", f"a block of {cache.name!r} keeps {what}, not one state a token")
     if state_bytes % cache.dtype.itemsize:
         raise InvalidRequest.of("layer", f"{state_bytes} bytes are no whole number of {cache.dtype}")
-    check_sources(block_ids, num_blocks)
-    if not 0 <= num_tokens <= len(block_ids) * block_size:
+    table = checked_sources(block_ids, num_blocks)
+    if not 0 <= num_tokens <= len(table) * block_size:
         raise InvalidRequest.of(
-            "num_tokens", f"is {num_tokens}: {len(block_ids)} blocks hold {len(block_ids) * block_size}"
+            "num_tokens", f"is {num_tokens}: {len(table)} blocks hold {len(table) * block_size}"
         )
-    ids = id_tensor(block_ids, cache.bytes.device)
+    ids = id_tensor(table, cache.bytes.device)
     # As words, since not every dtype can be indexed.
     blocks = cache.words.index_select(0, ids)
     blocks[ids == NULL_BLOCK] = 0

@@ -1,17 +1,19 @@
 """Keeping a worker's place in its pool from a thread, for as long as the worker lives.
 
-A server that cannot be reached, or whose pool is gone for now, is called again and again. A server that does
-not know the worker (it was restarted, and the pool made anew) is told of it once more. Only two things end
-it: the worker itself, and another one in its place.
+A server that cannot be reached, or whose pool is gone for now, is called again and again: a pool may be made
+anew under its name. A server that does not know the worker (it was restarted, and the pool made anew) is told
+of it once more. Three things end it: the worker itself, another one in its place, and a pool made anew in
+which it has no place. A failure is logged when it begins, and when it becomes another one.
 """
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from blockyard.core.errors import BlockyardError, WorkerReplaced
+from blockyard.core.errors import WorkerReplaced
 
 _log = logging.getLogger("blockyard.worker")
 
@@ -19,26 +21,31 @@ _log = logging.getLogger("blockyard.worker")
 class Beating(Protocol):
     """A worker that can call once."""
 
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """From the beginning of one call to that of the next."""
+        ...
+
     def beat(self) -> None:
         """Call once. Raises if it failed; WorkerReplaced ends the calls."""
         ...
 
 
 class Heartbeats:
-    """Calls for ``worker`` every ``interval_s`` from a daemon thread, once started.
+    """Calls for ``worker`` at its interval from a daemon thread, once started; the first after an interval.
 
     The thread does not keep the worker alive: a worker that nobody refers to any more is soon lost.
     """
 
-    def __init__(self, worker: Beating, interval_s: float) -> None:
+    def __init__(self, worker: Beating) -> None:
         self._stopped = threading.Event()
-        weakref.finalize(worker, self._stopped.set).atexit = False
         self._thread = threading.Thread(
             target=_beat,
-            args=(weakref.ref(worker), interval_s, self._stopped),
+            args=(weakref.ref(worker), worker.heartbeat_interval_s, self._stopped),
             name="blockyard heartbeats",
             daemon=True,
         )
+        weakref.finalize(worker, self._signal).atexit = False
 
     def start(self) -> None:
         """Begin."""
@@ -46,26 +53,35 @@ class Heartbeats:
 
     def stop(self, timeout_s: float) -> None:
         """End, and wait for a call under way, at most so long."""
-        self._stopped.set()
+        self._signal()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
+    def _signal(self) -> None:
+        # A forked child has no such thread, and an event whose lock may be held for ever.
+        if self._thread.is_alive():
+            self._stopped.set()
 
-def _beat(worker_of: Callable[[], Beating | None], interval_s: float, stopped: threading.Event) -> None:
-    is_heard = True
-    while not stopped.wait(interval_s):
+
+def _beat(worker_of: Callable[[], Beating | None], pause_s: float, stopped: threading.Event) -> None:
+    failure: type[Exception] | None = None
+    while not stopped.wait(pause_s):
+        began_s = time.monotonic()
         worker = worker_of()
         if worker is None:
             return
         try:
             worker.beat()
         except WorkerReplaced as error:
-            _log.error("this worker has ended: %s", error)
+            if not stopped.is_set():
+                _log.error("this worker has ended: %s", error)
             return
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the next call may succeed
-            if is_heard or not isinstance(error, BlockyardError):
+            if type(error) is not failure:
                 _log.warning("a heartbeat failed, and is tried again: %r", error)
-            is_heard = False
+            failure = type(error)
         else:
-            is_heard = True
+            failure = None
+        # A call that took long is not to delay the next.
+        pause_s = max(0.0, began_s + worker.heartbeat_interval_s - time.monotonic())
         del worker  # not to be kept alive through the pause

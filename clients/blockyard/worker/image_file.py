@@ -51,7 +51,8 @@ def write_image(path: Path, image: ImageFile) -> None:
         "dtypes": json.dumps(dict(image.dtypes)),
         "checksums": json.dumps([f"{checksum:016x}" for checksum in image.checksums]),
     }
-    handle, name = mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    # Not from the file's own name, which may be as long as can be.
+    handle, name = mkstemp(prefix=".block_image.", dir=path.parent)
     temporary = Path(name)
     os.close(handle)
     try:

@@ -74,6 +74,13 @@ class LayerCache:
         names = ", ".join(part.name for part in self.view.parts) or "none: its states are packed"
         raise InvalidRequest.of("part", f"layer {self.name!r} has no {name!r}; it has {names}")
 
+    def __repr__(self) -> str:
+        num_blocks, num_heads, num_states, num_bytes = self.view.shape
+        return (
+            f"<LayerCache {self.name!r}, {self.view.dtype}: {num_blocks} blocks, {num_heads} heads, "
+            f"{num_states} states of {num_bytes} bytes>"
+        )
+
     def _elements(self, what: str, dtype: torch.dtype, offset_bytes: int, shape: tuple[int, ...]) -> Tensor:
         """Of each state, the array of ``shape`` that begins ``offset_bytes`` in it; row-major."""
         view = self.view

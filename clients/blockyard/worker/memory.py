@@ -4,7 +4,7 @@ Ids are the pool's. Block 0, the null block, is read as any other and never writ
 what they are given before they write the first byte; on CUDA they run on the current stream.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from blockyard.core.errors import InvalidRequest
 from blockyard.planning.memory_map import MemoryMap
 from blockyard.worker.block_copy import copy_blocks, zero_blocks
-from blockyard.worker.block_ids import Copy
+from blockyard.worker.block_ids import BlockIds, Copies
 from blockyard.worker.block_image import BlockImage, export_blocks, import_blocks
 from blockyard.worker.gather import gather_tokens
 from blockyard.worker.host_memory import host_bytes
@@ -55,20 +55,20 @@ class BlockMemory:
         )
         self._words: dict[int | None, list[Tensor]] = {}
 
-    def zero(self, block_ids: Sequence[int], group: int | None = None) -> None:
+    def zero(self, block_ids: BlockIds, group: int | None = None) -> None:
         """Zero all that layers keep in these blocks; padding is left.
 
         Args:
-            block_ids: Each once.
+            block_ids: Integers, each once.
             group: Whose bytes of a block; None for those of all groups on the device.
 
         Raises:
-            InvalidRequest: An id is out of range, the null block's, or named twice, or there is no such
-                group. Nothing was written.
+            InvalidRequest: An id is no integer, out of range, the null block's, or named twice, or there is
+                no such group. Nothing was written.
         """
         zero_blocks(self._block_words(group), block_ids, self._num_blocks(group))
 
-    def copy(self, copies: Sequence[Copy], group: int | None = None) -> None:
+    def copy(self, copies: Copies, group: int | None = None) -> None:
         """Copy blocks, each pair's first to its second; a block may be copied more than once.
 
         Args:
@@ -76,20 +76,21 @@ class BlockMemory:
             group: As for `zero`.
 
         Raises:
-            InvalidRequest: As for `zero`, of the destinations; or a source is out of range or also a
-                destination. Nothing was written.
+            InvalidRequest: As for `zero`, of the destinations; or something is no pair, or a source is no
+                integer, out of range or also a destination. Nothing was written.
         """
         copy_blocks(self._block_words(group), copies, self._num_blocks(group))
 
-    def export(self, block_ids: Sequence[int], group: int) -> BlockImage:
+    def export(self, block_ids: BlockIds, group: int) -> BlockImage:
         """Copy blocks of a group to the host's memory; waits for it.
 
         Raises:
-            InvalidRequest: An id is out of range, there is no such group, or it has no layers here.
+            InvalidRequest: An id is no integer or out of range, there is no such group, or it has no layers
+                here.
         """
         return export_blocks(self._caches(group), block_ids, self._num_blocks(group))
 
-    def load(self, image: BlockImage, block_ids: Sequence[int]) -> None:
+    def load(self, image: BlockImage, block_ids: BlockIds) -> None:
         """Write an image's blocks to these, of the group that has its layers; waits for it.
 
         Raises:
@@ -98,7 +99,7 @@ class BlockMemory:
         group = self._group_with(image.layers)
         import_blocks(self._caches(group), image, block_ids, self._num_blocks(group))
 
-    def gather(self, layer: str, block_ids: Sequence[int], num_tokens: int) -> Tensor:
+    def gather(self, layer: str, block_ids: BlockIds, num_tokens: int) -> Tensor:
         """A copy of what an attention layer keeps of a sequence, ``[num_tokens, heads, elements]``.
 
         Args:
@@ -114,6 +115,12 @@ class BlockMemory:
             raise InvalidRequest.of("layer", f"there is no {layer!r} on this rank")
         block_size = self.map.groups[cache.view.group].block_size
         return gather_tokens(cache, block_ids, num_tokens, block_size=block_size)
+
+    def __repr__(self) -> str:
+        return (
+            f"<BlockMemory on {self.device}: {self.map.num_blocks} blocks, {len(self.layers)} layers, "
+            f"{self.map.device_bytes} bytes there and {self.map.host_bytes} in the host's memory>"
+        )
 
     def _backing(self, *, on_host: bool) -> Tensor:
         return self.host_backing if on_host else self.backing

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from blockyard.core.errors import InvalidRequest
 
+MAX_BLOCK_SIZE = 2**32
+"""Tokens: the last slot of the last of 2**31 blocks is the largest int64."""
+
 
 def slot_mapping(
     block_table: Tensor,
@@ -20,6 +23,9 @@ def slot_mapping(
 ) -> Tensor:
     """The slot of each token.
 
+    A position behind a row's filled entries gets what stands there: of `BlockTables` the null block, so one
+    of the slots from 0 to ``block_size - 1``, which are not to be written.
+
     Everything is on one device. On CUDA it runs on the current stream, nothing is waited for, and so rows
     and positions are not looked at.
 
@@ -27,8 +33,9 @@ def slot_mapping(
         block_table: int32 ``[sequences, blocks]``, entries of a group's block tables.
         sequences: int32 or int64 ``[tokens]``, the row of each token.
         positions: int64 ``[tokens]``, its place in its sequence.
-        block_size: Tokens an entry stands for, at least 1.
-        out: int64 ``[tokens]`` to write to; a new tensor where it is None.
+        block_size: Tokens an entry stands for, from 1 to `MAX_BLOCK_SIZE`.
+        out: int64 ``[tokens]`` to write to, which may share memory with what is given; a new tensor where it
+            is None.
 
     Returns:
         int64 ``[tokens]``.
@@ -41,7 +48,8 @@ def slot_mapping(
     _check_out(out, positions, tuple(positions.shape))
     if out is None:
         out = torch.empty_like(positions)
-    return _fill(block_table, sequences, positions, block_size, out)
+    places, blocks = _found(block_table, sequences, positions, block_size)
+    return torch.add(places, blocks, alpha=block_size, out=out)
 
 
 def slot_mappings(
@@ -58,7 +66,7 @@ def slot_mappings(
         sequences: As there.
         positions: As there.
         block_sizes: One a group.
-        out: int64 ``[groups, tokens]`` to write to.
+        out: int64 ``[groups, tokens]`` to write to; it may share memory with what is given.
 
     Returns:
         int64 ``[groups, tokens]``.
@@ -74,24 +82,30 @@ def slot_mappings(
     _check_out(out, positions, shape)
     if out is None:
         out = positions.new_empty(shape)
-    for block_table, block_size, row in zip(block_tables, block_sizes, out, strict=True):
-        _fill(block_table, sequences, positions, block_size, row)
+    # All is read before the first slot is written: `out` may share memory with what is given.
+    found = [
+        _found(block_table, sequences, positions, block_size)
+        for block_table, block_size in zip(block_tables, block_sizes, strict=True)
+    ]
+    for (places, blocks), block_size, row in zip(found, block_sizes, out, strict=True):
+        torch.add(places, blocks, alpha=block_size, out=row)
     return out
 
 
-def _fill(block_table: Tensor, sequences: Tensor, positions: Tensor, block_size: int, out: Tensor) -> Tensor:
+def _found(
+    block_table: Tensor, sequences: Tensor, positions: Tensor, block_size: int
+) -> tuple[Tensor, Tensor]:
+    """Each token's place in its block in 64 bits, so that slots are, and the block: both new tensors."""
     entries = torch.div(positions, block_size, rounding_mode="floor")
     places = positions - entries * block_size
     # One index into the flat table is quicker than a pair.
     index = entries.add_(sequences, alpha=block_table.shape[1])
-    blocks = block_table.reshape(-1).index_select(0, index)
-    # Slots need more than the 32 bits of an entry: the sum is done in the places' 64.
-    return torch.add(places, blocks, alpha=block_size, out=out)
+    return places, block_table.reshape(-1).index_select(0, index)
 
 
 def _check(block_table: Tensor, sequences: Tensor, positions: Tensor, block_size: int) -> None:
-    if block_size < 1:
-        raise InvalidRequest.of("block_size", "must be at least 1")
+    if not 1 <= block_size <= MAX_BLOCK_SIZE:
+        raise InvalidRequest.of("block_size", f"must be from 1 to {MAX_BLOCK_SIZE}")
     if block_table.dtype is not torch.int32 or block_table.dim() != 2:
         raise InvalidRequest.of("block_table", "must be int32 [sequences, blocks]")
     if positions.dtype is not torch.int64 or positions.dim() != 1:

@@ -8,20 +8,17 @@ It learns block ids from schedulers, never from the server.
 """
 
 import contextlib
-import secrets
 from types import TracebackType
 from typing import Self
 
 import torch
 
-from blockyard.client import NO_RETRY, Client
-from blockyard.client.reports import Registration
-from blockyard.core.errors import BlockyardError, PlanNotFound, WorkerNotFound, WorkerReplaced
 from blockyard.worker.heartbeats import Heartbeats
 from blockyard.worker.memory import BlockMemory
+from blockyard.worker.place import Place
 
 STOPPING_S = 1.0
-"""How long a worker that closes waits for a heartbeat under way."""
+"""How long a worker that closes waits for its thread."""
 
 
 class Worker:
@@ -39,7 +36,7 @@ class Worker:
         incarnation: Drawn at random: as old as this memory.
 
     Raises:
-        PlanNotFound: The pool was not made from a plan.
+        PlanNotFound: The pool was not made from a plan: create the pool with one, ``create_pool(plan=...)``.
         WorkerReplaced: Another worker has the rank, and is alive.
         InvalidRequest: The plan has no such rank.
         BlockyardError: The pool or the server was not found.
@@ -58,86 +55,61 @@ class Worker:
         self.rank = rank
         self.device = torch.device(device)
         self.worker_id = f"rank-{rank}" if worker_id is None else worker_id
-        self.incarnation = secrets.token_hex(8)
-        self._ended: BlockyardError | None = None
+        self._place = Place(url, pool, worker_id=self.worker_id, rank=rank, device=str(self.device))
+        self.incarnation = self._place.incarnation
         with contextlib.ExitStack() as undoing:
-            self._client = Client(url)
-            undoing.callback(self._client.close)
-            self._pool = self._client.pool(pool)
-            registration = self._register()
-            interval_s = registration.heartbeat_ms / 1000
-            self._caller = Client(url, timeout_s=interval_s, retries=NO_RETRY)
-            self._heartbeats = Heartbeats(self, interval_s)
-            undoing.callback(self.close)
-            if registration.memory is None:
-                raise PlanNotFound(f"pool {pool!r} was not made from a plan, and nobody knows its tensors")
-            self._map = registration.memory
+            undoing.callback(self._place.leave)  # before it is taken, since the reply may be lost
+            memory_map = self._place.take()
+            self._heartbeats = Heartbeats(self)
+            undoing.callback(self._heartbeats.stop, STOPPING_S)
             self._heartbeats.start()  # before memory is allocated, which may take its time
-            self.memory = BlockMemory(self._map, self.device)
+            self.memory = BlockMemory(memory_map, self.device)
             undoing.pop_all()
 
     @property
     def epoch(self) -> int:
         """The pool's epoch when the server was last heard: it rises when any rank loses its memory."""
-        return self._epoch
+        return self._place.epoch
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """How often the background calls, as the server said last."""
+        return self._place.interval_s
 
     @property
     def has_ended(self) -> bool:
         """Whether it was closed, or another has taken its place: then its blocks are not its own any more."""
-        return self._ended is not None
+        return self._place.has_ended
 
     def check(self) -> None:
         """Refuse to go on with a worker that has ended. Call it before each step.
 
+        A worker that was replaced learns of it at its next heartbeat, at most `heartbeat_interval_s` later if
+        the server answers. Until then this passes.
+
         Raises:
-            WorkerReplaced: Another has taken its place, or it is closed.
+            WorkerReplaced: Another has taken its place, the pool was made anew and its memory does not fit,
+                or it is closed.
         """
-        if self._ended is not None:
-            raise self._ended.again()
+        self._place.check()
 
     def beat(self) -> None:
         """Call the server once, as the background does; register again where the server does not know it.
 
         Raises:
-            WorkerReplaced: Another has taken its place.
-            BlockyardError: The server was not reached, or its pool is gone.
+            WorkerReplaced: As for `check`; it has ended.
+            BlockyardError: The server was not reached, or its pool is gone: a later call may succeed.
         """
-        try:
-            self._call()
-        except WorkerReplaced as error:
-            self._ended = error
-            raise
+        self._place.call()
 
     def close(self) -> None:
         """Stop calling, and tell the server that the memory is gone. The tensors end with their last user.
 
-        A server that is not reached finds the worker lost instead.
+        A server that is not reached finds the worker lost instead. Trying takes two heartbeat intervals at
+        most, of 1 to 5 seconds each. In a forked child the server is told nothing.
         """
         self._heartbeats.stop(STOPPING_S)
-        if self._ended is None:
-            self._ended = WorkerReplaced(f"worker {self.worker_id!r} is closed")
-            with contextlib.suppress(BlockyardError):
-                self._pool.remove_worker(self.worker_id, self.incarnation)
-        self._caller.close()
-        self._client.close()
-
-    def _call(self) -> None:
-        pool = self._caller.pool(self._pool.name)
-        try:
-            self._epoch = pool.heartbeat(self.worker_id, self.incarnation).epoch
-        except WorkerNotFound:
-            if self._register().memory != self._map:
-                pool.remove_worker(self.worker_id, self.incarnation)
-                raise WorkerReplaced(
-                    "the pool was made anew from another plan: this memory does not fit"
-                ) from None
-
-    def _register(self) -> Registration:
-        registration = self._pool.register_worker(
-            self.worker_id, rank=self.rank, device=str(self.device), incarnation=self.incarnation
-        )
-        self._epoch = registration.epoch
-        return registration
+        self._place.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -149,4 +121,4 @@ class Worker:
 
     def __repr__(self) -> str:
         ended = ", ended" if self.has_ended else ""
-        return f"<Worker {self.worker_id!r} of pool {self._pool.name!r}, rank {self.rank}{ended}>"
+        return f"<Worker {self.worker_id!r} of pool {self._place.pool!r}, rank {self.rank}{ended}>"

@@ -1,0 +1,21 @@
+"""Pools of small plans for real workers, and waiting for what they do in the background."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
+
+
+def plan(num_ranks: int = 1, **options: Any) -> dict[str, Any]:
+    """A request of a plan with two layers a rank."""
+    rank = {"available_memory_bytes": 2**16, "layers": {"0": LAYER, "1": LAYER}}
+    return {"workers": [rank] * num_ranks, "max_model_len": 64, **options}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Fails where it takes too long."""
+    until_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until_s, "waited in vain"
+        time.sleep(0.01)
