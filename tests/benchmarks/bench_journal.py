@@ -71,10 +71,15 @@ def median_us(
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(num_calls):
         for name, of_server in calls.items():
-            start = perf_counter()
-            of_server[kind](number)
-            times[name].append(perf_counter() - start)
+            times[name].append(seconds(of_server[kind], number))
     return {name: median(values) * 1e6 for name, values in times.items()}
+
+
+def seconds(call: Callable[[int], None], number: int) -> float:
+    """How long the call of this number takes."""
+    start = perf_counter()
+    call(number)
+    return perf_counter() - start
 
 
 def stepping(lease: Lease) -> Callable[[int], None]:
@@ -185,30 +190,27 @@ def snapshot_pauses(path: Path, num_blocks: int) -> dict[str, float]:
         client.pool(POOL).lease("watching", TTL_MS, renew=False) as lease,
     ):
         call = allocating(lease)
-        during, after = [], []
-        number = 0
-        taken = {each.name for each in (path / "snapshots").glob("*.snapshot")}
-        while {each.name for each in (path / "snapshots").glob("*.snapshot")} == taken:
-            start = perf_counter()
-            call(number)
-            during.append(perf_counter() - start)
-            number += 1
+        during: list[float] = []
+        before = snapshot_names(path)
+        while snapshot_names(path) == before:
+            during.append(seconds(call, len(during)))
     with (
         running_server("--log-level", "error", "--data-dir", str(path)) as server,
         Client(server.url) as client,
         client.pool(POOL).lease("watching", TTL_MS, renew=False) as lease,
     ):
         call = allocating(lease)
-        for number in range(len(during)):
-            start = perf_counter()
-            call(number)
-            after.append(perf_counter() - start)
+        after = [seconds(call, number) for number in range(len(during))]
     return {
         "num_blocks": num_blocks,
         "calls_during_snapshot": len(during),
         "slowest_call_during_snapshot_ms": round(max(during) * 1e3, 1),
         "slowest_call_without_ms": round(max(after) * 1e3, 1),
     }
+
+
+def snapshot_names(path: Path) -> set[str]:
+    return {each.name for each in (path / "snapshots").glob("*.snapshot")}
 
 
 def main() -> int:

@@ -16,9 +16,12 @@ import ormsgpack
 import pytest
 
 from blockyard.client import NO_RETRY, Client, Lease, NotReady, PoolNotFound
+from blockyard.core.commands import RegisterWorker
+from blockyard.core.ids import WorkerId
+from blockyard.server.journal.command_codec import encode_batch
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from journal.stored import flip, opened, record
-from server_process import ServerProcess, require, run, running_server, start
+from server_process import READY, ServerProcess, first_line, require, run, running_server, start
 
 HASHES = [bytes([number]) * 32 for number in range(1, 6)]
 LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
@@ -35,9 +38,8 @@ def killed_at_the_end(path: Path, *options: str) -> Iterator[ServerProcess]:
     """A server that is killed when the block ends."""
     command = ["serve", "--port", "0", "--data-dir", str(path), "--log-level", "warning", *options]
     with start(*command, stderr=None) as process:
-        line = require(process.stdout).readline()
         try:
-            yield ServerProcess(line.rsplit(" ", 1)[1].strip(), process)
+            yield ServerProcess(first_line(require(process.stdout)).removeprefix(READY).strip(), process)
         finally:
             process.kill()
 
@@ -176,7 +178,7 @@ def test_a_deleted_pool_stays_deleted_and_its_name_can_be_used_anew(tmp_path: Pa
 
 def test_snapshots_are_taken_by_number_and_what_they_have_is_forgotten(tmp_path: Path) -> None:
     with killed_at_the_end(tmp_path, "--snapshot-commands", "50") as server:
-        before = use(server)
+        use(server)
         with Client(server.url) as client, client.pool("pool").lease("other", 60_000, renew=False) as lease:
             for number in range(200):
                 lease.allocate(f"{number}", 9)
@@ -186,8 +188,7 @@ def test_snapshots_are_taken_by_number_and_what_they_have_is_forgotten(tmp_path:
         before = readable(server)
     assert len(list((tmp_path / "snapshots").glob("*.snapshot"))) == 1
     with serving(tmp_path) as server:
-        after = readable(server)
-    assert after == before
+        assert readable(server) == before
 
 
 def _num_records(path: Path) -> int:
@@ -199,6 +200,30 @@ def _num_records(path: Path) -> int:
 def test_snapshots_are_taken_by_age(tmp_path: Path) -> None:
     with serving(tmp_path, "--snapshot-interval-s", "1") as server:
         use(server)
+        wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+
+
+def test_snapshots_are_taken_by_size(tmp_path: Path) -> None:
+    with serving(tmp_path, "--snapshot-mib", "1") as server, Client(server.url) as client:
+        pool = client.create_pool("pool", num_blocks=100_000, block_size=4)
+        with pool.lease("me", 60_000, renew=False) as lease:
+            for number in range(4):
+                lease.allocate(f"{number}", 40_000, block_hashes=[os.urandom(32) for _ in range(10_000)])
+            wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+
+
+def test_a_command_that_failed_by_a_mistake_of_ours_stops_neither_a_start_nor_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+        before = use(server)
+    with opened(tmp_path) as journal:
+        (pool,) = journal.pools()
+        command = RegisterWorker(worker_id=WorkerId("w"), rank=None, device="", incarnation="")  # type: ignore[arg-type]
+        number = journal.last_number(pool.key) + 1
+        journal.append([record(pool.key, number, encode_batch([(0, command)]))])
+    with serving(tmp_path, "--snapshot-interval-s", "1") as server:
+        assert readable(server) == before
         wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
 
 

@@ -11,8 +11,9 @@ from blockyard.core.errors import NotReady
 from blockyard.core.ids import LeaseId
 from blockyard.server.journal.command_codec import decode_batch
 from blockyard.server.journal.errors import AppendFailed
-from blockyard.server.journal.group_commit import GroupCommit, Line
+from blockyard.server.journal.group_commit import GroupCommit
 from blockyard.server.journal.interface import Record
+from blockyard.server.journal.line import Line
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from blockyard.server.journal.sync import Sync
 from journal.stored import opened
@@ -82,20 +83,20 @@ def test_a_reader_waits_for_what_it_may_have_seen(tmp_path: Path) -> None:
         asyncio.run(run(journal))
 
 
-class FullDisk(SqliteJournal):
-    """Takes two appends."""
+class FailsOnce(SqliteJournal):
+    """Takes two appends, not the third, and all that come later."""
 
-    num_left = 2
+    num_appends = 0
 
     def append(self, batch: Sequence[Record]) -> None:
-        if self.num_left == 0:
+        self.num_appends += 1
+        if self.num_appends == 3:
             raise AppendFailed("the disk is full")
-        self.num_left -= 1
         super().append(batch)
 
 
 @pytest.mark.parametrize("sync", Sync)
-def test_after_a_failed_append_nothing_is_told_any_more(tmp_path: Path, sync: Sync) -> None:
+def test_after_a_failed_append_nothing_is_told_or_written_any_more(tmp_path: Path, sync: Sync) -> None:
     failures: list[AppendFailed] = []
 
     async def run(journal: SqliteJournal) -> None:
@@ -108,8 +109,9 @@ def test_after_a_failed_append_nothing_is_told_any_more(tmp_path: Path, sync: Sy
                 await do(commit, line, number)
         with pytest.raises(NotReady):
             await commit.settled()
+        assert journal.last_number(line.key) == 2
 
     with opened(tmp_path, sync=sync) as journal:
-        journal.__class__ = FullDisk
+        journal.__class__ = FailsOnce
         asyncio.run(run(journal))
     assert [str(failure) for failure in failures] == ["the disk is full"]

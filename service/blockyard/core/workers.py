@@ -100,7 +100,7 @@ class Workers:
         """Refuse while a worker is lost, or a rank has none.
 
         Raises:
-            NotReady: So it is.
+            NotReady: One is, or has; the figures name their ranks.
         """
         if not self._has_vacant_rank and (self._first_loss_ms is None or now_ms < self._first_loss_ms):
             return
@@ -137,7 +137,7 @@ class Workers:
             del self._by_id[known.worker_id]
         self._by_id[newcomer.worker_id] = newcomer
         self._were_there = True
-        self._note_times()
+        self._note_members()
         if not displaced:
             return Memory.FIRST
         is_same = all(known.is_of_same_memory(newcomer) for known in displaced)
@@ -157,7 +157,7 @@ class Workers:
     def remove(self, worker_id: WorkerId, incarnation: str | None) -> None:
         """Forget a worker. Raises as `find`."""
         del self._by_id[self.find(worker_id, incarnation).worker_id]
-        self._note_times()
+        self._note_members()
 
     def find(self, worker_id: WorkerId, incarnation: str | None) -> Worker:
         """The worker of this id.
@@ -193,7 +193,7 @@ class Workers:
         workers = cls(timeout_ms, num_ranks)
         workers._were_there = state["were_there"]
         workers._by_id = {each["worker_id"]: Worker(**each) for each in state["workers"]}
-        workers._note_times()
+        workers._note_members()
         return workers
 
     def _vacant_ranks(self) -> set[int]:
@@ -202,7 +202,10 @@ class Workers:
             return set()
         return set(range(self._num_ranks)) - {worker.rank for worker in self._by_id.values()}
 
+    def _note_members(self) -> None:
+        self._has_vacant_rank = bool(self._vacant_ranks())
+        self._note_times()
+
     def _note_times(self) -> None:
         times = [worker.last_heartbeat_ms for worker in self._by_id.values()]
         self._first_loss_ms = min(times) + self.timeout_ms if times else None
-        self._has_vacant_rank = bool(self._vacant_ranks())

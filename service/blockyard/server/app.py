@@ -22,7 +22,7 @@ from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.guard import Guard
 from blockyard.server.journal.errors import JournalError
-from blockyard.server.journal.recovery import Progress, recover
+from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.metrics import metrics_route
 from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
@@ -126,9 +126,9 @@ class Server:
     async def _start(self, clock: Clock, ending: contextlib.AsyncExitStack) -> None:
         """Bring back what was written down, if anything was; then be ready, and do what goes on for ever."""
         if self._durable is not None:
-            progress = Progress()
+            progress = RecoveryProgress()
             self.readiness.progress = progress.figures
-            ending.callback(progress.is_cancelled.set)
+            ending.callback(progress.cancel)
             try:
                 with _no_collections():
                     recovered = await asyncio.to_thread(recover, self._durable.journal, progress)

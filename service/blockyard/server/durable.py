@@ -6,7 +6,7 @@ from typing import Self
 
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.errors import AppendFailed
-from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.line import Line
 from blockyard.server.journal.snapshots import SnapshotKeeper, SnapshotRule
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from blockyard.server.journal.sync import Sync

@@ -6,8 +6,9 @@ from blockyard.core.commands import Command
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import NotReady
 from blockyard.server.journal.errors import AppendFailed
-from blockyard.server.journal.group_commit import GroupCommit, Line
+from blockyard.server.journal.group_commit import GroupCommit
 from blockyard.server.journal.interface import Journal
+from blockyard.server.journal.line import Line
 from blockyard.server.journal.pool_state import encode_definition
 
 

@@ -9,7 +9,7 @@ from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, Pool
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
-from blockyard.server.journal.group_commit import Line
+from blockyard.server.journal.line import Line
 from blockyard.server.journal.recovery import RecoveredPool
 from blockyard.server.pool_journal import PoolJournal
 

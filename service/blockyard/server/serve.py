@@ -23,7 +23,6 @@ log = structlog.get_logger("blockyard.server")
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
-
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
 

@@ -12,6 +12,8 @@ from blockyard.server.logs import LEVELS
 
 T = TypeVar("T", bool, int, str)
 
+DEFAULT_DATA_DIR = "blockyard-data"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -68,7 +70,7 @@ class Settings:
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(8484, "Port to listen on; 0 takes a free one.", at_least=0, at_most=65_535)
     data_dir: str = setting(
-        "blockyard-data", "Directory of the journal and its snapshots, made if it is missing; one server's."
+        DEFAULT_DATA_DIR, "Directory of the journal and its snapshots, made if it is missing; one server's."
     )
     volatile: bool = setting(False, "Keep all state in memory, where it ends with the server.")
     sync: str = setting(

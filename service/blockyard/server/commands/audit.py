@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from blockyard.core.audit import Audit
-from blockyard.server.commands.connection import connected, json_option, print_json, url_option
+from blockyard.server.commands.connection import connected, url_option
 from blockyard.server.commands.data_dir import data_dir_type, reading
+from blockyard.server.commands.json_output import json_option, print_json
 from blockyard.server.commands.table import print_facts, print_rows
-from blockyard.server.journal.recovery import Progress, recover
+from blockyard.server.journal.recovery import RecoveryProgress, recover
 
 
 @click.command("audit")
@@ -46,7 +47,7 @@ def command(pool: str | None, url: str, data_dir: Path | None, as_json: bool) ->
 
 def _stored_audits(data_dir: Path, pool: str | None) -> list[tuple[str, Audit]]:
     with reading(data_dir, owned=True) as journal:
-        audits = [(each.name, each.pool.audit()) for each in recover(journal, Progress())]
+        audits = [(each.name, each.pool.audit()) for each in recover(journal, RecoveryProgress())]
     if pool is None:
         return audits
     named = [(name, audit) for name, audit in audits if name == pool]

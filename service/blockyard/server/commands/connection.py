@@ -1,9 +1,7 @@
 """Reaching a server from the command line: its URL, and its refusals as sentences with an exit status."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -22,8 +20,6 @@ url_option = click.option(
     show_envvar=True,
     help="The server to ask.",
 )
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
 @contextmanager
@@ -51,8 +47,3 @@ def connected(url: str, retries: RetryPolicy = NO_RETRY) -> Iterator[Client]:
         raise click.ClickException(f"{what}: 'blockyard pools --url {url}' lists those there are") from error
     except BlockyardError as error:
         raise click.ClickException(f"{error.code}: {error}") from error
-
-
-def print_json(document: dict[str, Any]) -> None:
-    """``document`` on one line of standard output."""
-    click.echo(json.dumps(document, separators=(", ", ": ")))

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from blockyard.core.commands import Command, Idempotent
-from blockyard.server.commands.connection import json_option, print_json
+from blockyard.core.commands import Command, Idempotent, PoolCommand
 from blockyard.server.commands.data_dir import data_dir_type, reading
-from blockyard.server.journal.group_commit import Line
+from blockyard.server.commands.json_output import json_option, print_json
 from blockyard.server.journal.interface import Journal, StoredPool
-from blockyard.server.journal.recovery import commands_after
+from blockyard.server.journal.line import Line, commands_after
+from blockyard.server.settings import DEFAULT_DATA_DIR
 
 MAX_TEXT = 60
 """Characters of a field that people are shown."""
@@ -23,12 +23,19 @@ MAX_TEXT = 60
 @click.command("journal")
 @click.argument("pool", required=False)
 @click.option(
-    "--data-dir", type=data_dir_type, default="blockyard-data", show_default=True, help="Of a server."
+    "--data-dir",
+    type=data_dir_type,
+    default=DEFAULT_DATA_DIR,
+    envvar="BLOCKYARD_DATA_DIR",
+    show_envvar=True,
+    help="A server's.",
 )
-@click.option("--after", type=click.IntRange(min=0), help="Begin behind the command of this number.")
+@click.option(
+    "--after", type=click.IntRange(min=0), default=0, help="Begin behind the command of this number."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many commands of each pool.")
 @json_option
-def command(pool: str | None, data_dir: Path, after: int | None, limit: int | None, as_json: bool) -> None:
+def command(pool: str | None, data_dir: Path, after: int, limit: int | None, as_json: bool) -> None:
     """Print the commands of POOL, or of all pools, that a data directory holds beyond its snapshots.
 
     One a line: its number, its time, what was asked. A server may be running on the directory. With --json,
@@ -49,25 +56,29 @@ def command(pool: str | None, data_dir: Path, after: int | None, limit: int | No
                     click.echo(f"{each.name} {number} {_time(now_ms)} {_sentence(asked)}")
 
 
-def _commands(journal: Journal, stored: StoredPool, after: int | None) -> Iterator[tuple[int, int, Command]]:
+def _commands(journal: Journal, stored: StoredPool, after: int) -> Iterator[tuple[int, int, Command]]:
     snapshot = journal.snapshot(stored.key)
     line = Line(stored.key, snapshot.number if snapshot else 0)
     for now_ms, asked in commands_after(journal, stored, line):
-        if line.number > (after or 0):
+        if line.number > after:
             yield line.number, now_ms, asked
 
 
 def _document(pool: str, number: int, now_ms: int, asked: Command) -> dict[str, Any]:
-    key = asked.key if isinstance(asked, Idempotent) else None
-    inner = asked.command if isinstance(asked, Idempotent) else asked
+    inner = _inner(asked)
     return {
         "pool": pool,
         "number": number,
         "time_ms": now_ms,
         "command": type(inner).__name__,
-        **({} if key is None else {"idempotency_key": key}),
+        **({"idempotency_key": asked.key} if isinstance(asked, Idempotent) else {}),
         "fields": _plain(asdict(inner)),
     }
+
+
+def _inner(asked: Command) -> PoolCommand:
+    """The command itself, without its key."""
+    return asked.command if isinstance(asked, Idempotent) else asked
 
 
 def _plain(value: Any) -> Any:
@@ -87,7 +98,7 @@ def _time(now_ms: int) -> str:
 
 def _sentence(asked: Command) -> str:
     """The command's name and what is not left out of it."""
-    inner = asked.command if isinstance(asked, Idempotent) else asked
+    inner = _inner(asked)
     given = {
         name: value for name, value in _flat(_plain(asdict(inner))) if value not in (None, [], {}, False)
     }

@@ -8,7 +8,8 @@ from blockyard.client.client import Client
 from blockyard.client.reports import PoolDescription
 from blockyard.core.errors import PoolNotFound
 from blockyard.core.statistics import Statistics
-from blockyard.server.commands.connection import connected, json_option, print_json, url_option
+from blockyard.server.commands.connection import connected, url_option
+from blockyard.server.commands.json_output import json_option, print_json
 from blockyard.server.commands.table import percent, print_rows
 
 

@@ -1,5 +1,15 @@
-"""The data directory: one owner, and the places of its files."""
+"""The data directory: one owner, and the places of its files.
 
+    journal.sqlite    the journal, with its log beside it
+    journal.new       one that is being made
+    journal.mark      the number of the last append
+    snapshots/        of each pool the latest: KEY-NUMBER.snapshot
+    lock              locked by the owner, whose process id it has
+
+Only who owns it may read it: commands have the token ids of their callers.
+"""
+
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -8,7 +18,7 @@ from blockyard.server.journal.errors import DataDirInUse, JournalError
 
 
 class DataDir:
-    """The directory at ``path``; see `make`."""
+    """The directory at ``path``; see `make` and `lock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +48,7 @@ class DataDir:
 
         Raises:
             DataDirInUse: Another process owns it.
-            JournalError: Its files cannot be written.
+            JournalError: Its files cannot be written, or not be locked.
         """
         try:
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,15 +58,22 @@ class DataDir:
             ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             owner = os.read(lock, 32).decode(errors="replace").strip()
             os.close(lock)
             raise DataDirInUse(
                 f"the data directory {self.path} belongs to another server (process {owner or 'unknown'}): "
                 "stop it first, or give this one a --data-dir of its own, or --volatile"
             ) from None
-        os.truncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            os.close(lock)
+            raise JournalError(
+                f"the data directory {self.path} cannot be locked: {error.strerror}; a server needs one on a "
+                "file system with flock"
+            ) from error
+        with contextlib.suppress(OSError):  # on a full disk it owns it all the same
+            os.truncate(lock, 0)
+            os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
 
     def clear_unfinished(self) -> None:

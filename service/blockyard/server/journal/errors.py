@@ -25,7 +25,7 @@ class NewerJournal(JournalError):
 
 
 class AppendFailed(JournalError):
-    """The last batch may be written in part or not at all."""
+    """Whether the last batch was written is not known."""
 
 
 RESTORE = (

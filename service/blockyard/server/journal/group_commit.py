@@ -2,38 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import structlog
 
 from blockyard.core.commands import Command
 from blockyard.core.errors import NotReady
-from blockyard.server.journal.command_codec import Timed, encode_batch
+from blockyard.server.journal.command_codec import encode_batch
 from blockyard.server.journal.errors import AppendFailed
-from blockyard.server.journal.interface import Journal, PoolKey, Record
+from blockyard.server.journal.interface import Journal, Record
+from blockyard.server.journal.line import Line
 
 log = structlog.get_logger("blockyard.journal")
 
 RETRY_AFTER_MS = 1_000
 """By then a supervisor may have started the server again."""
-
-
-@dataclass(slots=True, eq=False)
-class Line:
-    """One pool's line of records: how far it has come.
-
-    Attributes:
-        number: Of the last command that was applied.
-        num_bytes: Appended since the last snapshot.
-        snapshot_number: Up to where the last snapshot goes.
-        waiting: Commands that were applied and are not appended.
-    """
-
-    key: PoolKey
-    number: int = 0
-    num_bytes: int = 0
-    snapshot_number: int = 0
-    waiting: list[Timed] = field(default_factory=list)
 
 
 class GroupCommit:
@@ -51,9 +33,9 @@ class GroupCommit:
         self._journal = journal
         self._on_failure = on_failure
         self._lines: list[Line] = []
-        self._next: asyncio.Future[None] | None = None  # of the batch that is being gathered
-        self._written: asyncio.Future[None] | None = None  # of the one that a thread appends
-        self._thread: asyncio.Task[None] | None = None
+        self._gathering: asyncio.Future[None] | None = None  # done once that batch is appended
+        self._appending: asyncio.Future[None] | None = None  # likewise, of the one that a thread has
+        self._flushing: asyncio.Task[None] | None = None
         self.has_failed = False
 
     def add(self, line: Line, command: Command, now_ms: int) -> None:
@@ -62,9 +44,9 @@ class GroupCommit:
         if not line.waiting:
             self._lines.append(line)
         line.waiting.append((now_ms, command))
-        if self._next is None:
+        if self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._next = loop.create_future()
+            self._gathering = loop.create_future()
             loop.call_soon(self._flush)
 
     async def settled(self) -> None:
@@ -73,7 +55,7 @@ class GroupCommit:
         Raises:
             NotReady: An append has failed; nothing may be told any more.
         """
-        last = self._next or self._written
+        last = self._gathering or self._appending
         if last is not None:
             await asyncio.shield(last)
         if self.has_failed:
@@ -89,41 +71,42 @@ class GroupCommit:
 
     def _flush(self) -> None:
         """Append what was gathered: at once, or in a thread while the next batch is being gathered."""
-        if self._thread is not None:
+        if self._flushing is not None:
             return  # it goes on with this batch by itself
         if self._journal.waits_for_disk:
-            self._thread = asyncio.get_running_loop().create_task(self._flush_in_thread())
+            self._flushing = asyncio.get_running_loop().create_task(self._flush_in_thread())
             return
-        written, records = self._take()
+        appended, records = self._take()
         try:
-            self._journal.append(records)
+            if not self.has_failed:  # else what follows a lost batch would be behind a gap
+                self._journal.append(records)
         except AppendFailed as error:
             self.fail(error)
-        written.set_result(None)
+        appended.set_result(None)
 
     async def _flush_in_thread(self) -> None:
-        while self._next is not None:
-            self._written, records = self._take()
+        while self._gathering is not None:
+            self._appending, records = self._take()
             try:
                 if not self.has_failed:
                     await asyncio.to_thread(self._journal.append, records)
             except AppendFailed as error:
                 self.fail(error)
-            self._written.set_result(None)
-        self._written = self._thread = None
+            self._appending.set_result(None)
+        self._appending = self._flushing = None
 
     def _take(self) -> tuple[asyncio.Future[None], list[Record]]:
         """The gathered batch as records, and whom to tell of it."""
-        assert self._next is not None, "a batch has somebody to tell"
-        written, lines = self._next, self._lines
-        self._next, self._lines = None, []
+        assert self._gathering is not None, "a batch has somebody to tell"
+        appended, lines = self._gathering, self._lines
+        self._gathering, self._lines = None, []
         records = []
         for line in lines:
             record = Record(key=line.key, number=line.number, payload=encode_batch(line.waiting))
             line.waiting = []
             line.num_bytes += len(record.payload)
             records.append(record)
-        return written, records
+        return appended, records
 
 
 def _failed() -> NotReady:

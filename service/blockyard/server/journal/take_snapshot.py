@@ -1,13 +1,14 @@
 """Take a snapshot of one pool beside the server that owns it: ``python -m ... DATA_DIR KEY``.
 
 A snapshot is nothing but the journal, replayed: so a process of its own takes it from what the server has
-written, and the server does not stop for it. The last line of its output is the snapshot's number.
+written, and the server does not stop for it. Its output is the snapshot's number, or nothing.
 """
 
 import os
 import sys
 from pathlib import Path
 
+from blockyard.server import logs
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.interface import PoolKey, Snapshot
 from blockyard.server.journal.pool_state import encode_state
@@ -22,6 +23,7 @@ def main(path: Path, key: PoolKey) -> None:
     """Take it; nothing is taken of a pool that was dropped in the meantime."""
     server = os.getppid()
     os.nice(NICENESS)
+    logs.configure("error", "console")  # standard output is the server's
     journal = SqliteJournal(DataDir(path), read_only=True)
     found = recover_pool(journal, key)
     if found is not None and os.getppid() == server:  # else it has ended: another may own the directory

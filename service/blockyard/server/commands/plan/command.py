@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from blockyard.core.errors import BlockyardError
 from blockyard.planning.planner import Plan, plan
-from blockyard.server.commands.connection import print_json
+from blockyard.server.commands.json_output import print_json
 from blockyard.server.commands.plan.document import (
     STANDARD_INPUT,
     config_file,

@@ -10,7 +10,8 @@ from dataclasses import asdict
 import click
 
 from blockyard.client.retry import RetryPolicy
-from blockyard.server.commands.connection import connected, print_json
+from blockyard.server.commands.connection import connected
+from blockyard.server.commands.json_output import print_json
 from blockyard.server.commands.replay.driver import driver_of
 from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_pool import own_pool
