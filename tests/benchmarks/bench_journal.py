@@ -27,7 +27,7 @@ from blockyard.core.commands import Allocate, Command, Commit, CreateLease, Free
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.ids import BlockHash, LeaseId, SequenceId
 from blockyard.core.pool import Pool
-from blockyard.server.journal.command_codec import Timed, encode_batch
+from blockyard.server.journal.command_codec import encode_command, join_batch
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.interface import Record, Snapshot
 from blockyard.server.journal.pool_state import encode_definition, encode_state
@@ -129,8 +129,8 @@ def fill(path: Path, num_blocks: int, num_sequences: int, num_commands: int) -> 
         key = journal.create(POOL, encode_definition(config, None))
         journal.save_snapshot(key, Snapshot(number=1, state=encode_state(pool)))
         for number in range(1, num_commands, COMMANDS_A_TURN):
-            batch: list[Timed] = [(0, next(asked)) for _ in range(COMMANDS_A_TURN)]
-            journal.append([Record(key=key, number=number + COMMANDS_A_TURN, payload=encode_batch(batch))])
+            entries = [encode_command(next(asked), 0) for _ in range(COMMANDS_A_TURN)]
+            journal.append([Record(key=key, number=number + COMMANDS_A_TURN, payload=join_batch(entries))])
 
 
 def cache_every_block(pool: Pool, num_blocks: int) -> None:

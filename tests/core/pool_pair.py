@@ -15,7 +15,7 @@ from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, Refused, Reply, Stepped
-from blockyard.server.journal.command_codec import decode_batch, encode_batch
+from blockyard.server.journal.command_codec import decode_batch, encode_command, join_batch
 from core.allocator import outcome, plain
 from core.naive_blocks import NaiveBlocks
 from core.naive_kinds import is_found
@@ -186,7 +186,7 @@ def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
 
 def as_journalled(command: Command) -> Command:
     """``command`` as it would be replayed, so that whatever is lost in the journal shows here."""
-    ((_, again),) = decode_batch(encode_batch([(0, command)]))
+    ((_, again),) = decode_batch(join_batch([encode_command(command, 0)]))
     return again
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blockyard.core.commands import AllocateBlocks, Command, Idempotent
-from blockyard.server.journal.command_codec import decode_batch, encode_batch
+from blockyard.server.journal.command_codec import decode_batch, encode_command, join_batch
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from crash.calls import Answer, Call, Verb
@@ -95,7 +95,8 @@ def rewrite_last_command(server: CrashingServer, change: Callable[[Command], Com
     finally:
         journal.close()
     *earlier, (now_ms, command) = decode_batch(last.payload)
-    payload = encode_batch([*earlier, (now_ms, change(command))])
+    again = [*earlier, (now_ms, change(command))]
+    payload = join_batch([encode_command(each, at_ms) for at_ms, each in again])
     lose_last_record(server)
     forget_mark(server)
     journal = SqliteJournal(DataDir(server.path))

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from blockyard.core.commands import Command
+from blockyard.server.journal.command_codec import encode_command, join_batch
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.interface import PoolKey, Record
 from blockyard.server.journal.sqlite_journal import SqliteJournal
@@ -22,6 +24,11 @@ def opened(path: Path, *, sync: Sync = Sync.PROCESS) -> Iterator[SqliteJournal]:
 
 def record(key: PoolKey, number: int, payload: bytes = b"commands") -> Record:
     return Record(key=key, number=number, payload=payload)
+
+
+def batch(*commands: Command) -> bytes:
+    """A record's payload: commands at time 0."""
+    return join_batch([encode_command(command, 0) for command in commands])
 
 
 def as_after_a_kill(journal_path: Path, copy: Path) -> Path:

@@ -1,9 +1,11 @@
 """A server that ends, however it ends, and is started again on its data directory."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,12 +17,11 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from blockyard.client import NO_RETRY, Client, Lease, NotReady, PoolNotFound
+from blockyard.client import NO_RETRY, BlockyardError, Client, Lease, NotReady, PoolNotFound
 from blockyard.core.commands import RegisterWorker
 from blockyard.core.ids import WorkerId
-from blockyard.server.journal.command_codec import encode_batch
 from blockyard.server.journal.sqlite_journal import SqliteJournal
-from journal.stored import flip, opened, record
+from journal.stored import batch, flip, opened, record
 from server_process import READY, ServerProcess, first_line, require, run, running_server, start
 
 HASHES = [bytes([number]) * 32 for number in range(1, 6)]
@@ -221,7 +222,7 @@ def test_a_command_that_failed_by_a_mistake_of_ours_stops_neither_a_start_nor_a_
         (pool,) = journal.pools()
         command = RegisterWorker(worker_id=WorkerId("w"), rank=None, device="", incarnation="")  # type: ignore[arg-type]
         number = journal.last_number(pool.key) + 1
-        journal.append([record(pool.key, number, encode_batch([(0, command)]))])
+        journal.append([record(pool.key, number, batch(command))])
     with serving(tmp_path, "--snapshot-interval-s", "1") as server:
         assert readable(server) == before
         wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
@@ -290,6 +291,71 @@ def test_a_server_that_is_stopped_while_it_replays_stops(long_journal: Path) -> 
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "")
+
+
+def test_a_pool_may_be_deleted_while_it_is_used(tmp_path: Path) -> None:
+    def free_for_ever(url: str, ended: threading.Event) -> None:
+        with Client(url, retries=NO_RETRY) as client, contextlib.suppress(BlockyardError):
+            lease = client.pool("pool").lease("me", 60_000, renew=False)
+            while not ended.is_set():
+                lease.free(["nothing"])
+
+    with killed_at_the_end(tmp_path) as server, Client(server.url) as client:
+        ended = threading.Event()
+        for _ in range(5):
+            pool = client.create_pool("pool", num_blocks=100, block_size=4)
+            users = [threading.Thread(target=free_for_ever, args=(server.url, ended)) for _ in range(4)]
+            for user in users:
+                user.start()
+            time.sleep(0.1)
+            pool.delete(force=True)
+            for user in users:
+                user.join()
+    with serving(tmp_path) as server, Client(server.url) as client:
+        assert client.pools() == []
+
+
+def test_what_cannot_be_written_down_is_refused_and_all_goes_on(tmp_path: Path) -> None:
+    with killed_at_the_end(tmp_path) as server:
+        use(server)
+        lease = server.call("POST", "/v1/pools/pool/leases", {"holder": "me", "ttl_ms": 60_000})[1][
+            "lease_id"
+        ]
+        step = {"lease_id": lease, "free": {"sequences": [2**64]}}
+        assert server.call("POST", "/v1/pools/pool/step", step)[0] == 422
+        ask = {"lease_id": lease, "sequence_id": "after", "num_tokens": 9}
+        assert server.call("POST", "/v1/pools/pool/allocate", ask)[0] == 200
+    with serving(tmp_path) as server:
+        assert server.call("GET", "/v1/pools/pool/sequences/after")[0] == 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig", "surrogate"])
+def test_a_plan_that_could_not_be_read_again_is_refused(tmp_path: Path, encoding: str) -> None:
+    layers = {"\\ud800" if encoding == "surrogate" else "0": LAYER}
+    plan = {"workers": [{"available_memory_bytes": 2**16, "layers": layers}], "max_model_len": 64}
+    body = json.dumps({"plan": plan}).replace("\\\\", "\\")
+    raw = body.encode("utf-8" if encoding == "surrogate" else encoding)
+    with serving(tmp_path) as server:
+        request = urllib.request.Request(
+            f"{server.url}/v1/pools/p", raw, {"Content-Type": "application/json"}, method="PUT"
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=30)
+        with caught.value as refused:
+            assert refused.code == 422
+    with serving(tmp_path) as server:
+        assert server.call("GET", "/v1/pools")[1] == {"pools": []}
+
+
+def test_an_audit_of_files_finds_a_lost_end(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        use(server)
+    assert run("audit", "--data-dir", tmp_path).returncode == 0
+    with opened(tmp_path) as journal:
+        journal._database.execute("DELETE FROM records WHERE position = (SELECT max(position) FROM records)")
+    found = run("audit", "--data-dir", tmp_path)
+    assert found.returncode == 1
+    assert "its end is lost" in found.stderr
 
 
 # What stops a start

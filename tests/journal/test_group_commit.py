@@ -9,7 +9,7 @@ import pytest
 from blockyard.core.commands import ExpireLeases, RenewLease
 from blockyard.core.errors import NotReady
 from blockyard.core.ids import LeaseId
-from blockyard.server.journal.command_codec import decode_batch
+from blockyard.server.journal.command_codec import decode_batch, encode_command
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.group_commit import GroupCommit
 from blockyard.server.journal.interface import Record
@@ -29,7 +29,7 @@ def unexpected(error: AppendFailed) -> None:
 
 async def do(commit: GroupCommit, line: Line, number: int) -> None:
     """One request: its command is applied, and it is told once that is durable."""
-    commit.add(line, renewal(number), now_ms=number)
+    commit.add(line, encode_command(renewal(number), number))
     await commit.settled()
 
 
@@ -55,7 +55,7 @@ def test_all_that_was_done_is_written_in_order_and_in_few_records(tmp_path: Path
 def test_nothing_is_told_before_it_is_durable(tmp_path: Path, sync: Sync) -> None:
     async def request(commit: GroupCommit, line: Line, journal: SqliteJournal, number: int) -> None:
         await asyncio.sleep(number % 3 / 1_000)
-        commit.add(line, renewal(number), now_ms=0)
+        commit.add(line, encode_command(renewal(number), 0))
         own = line.number
         await commit.settled()
         assert journal.last_number(line.key) >= own
@@ -74,7 +74,7 @@ def test_a_reader_waits_for_what_it_may_have_seen(tmp_path: Path) -> None:
         commit = GroupCommit(journal, on_failure=unexpected)
         line = Line(journal.create("pool", b""))
         await commit.settled()
-        commit.add(line, ExpireLeases(), now_ms=0)
+        commit.add(line, encode_command(ExpireLeases(), 0))
         assert journal.last_number(line.key) == 0
         await commit.settled()
         assert journal.last_number(line.key) == 1
@@ -115,3 +115,22 @@ def test_after_a_failed_append_nothing_is_told_or_written_any_more(tmp_path: Pat
         journal.__class__ = FailsOnce
         asyncio.run(run(journal))
     assert [str(failure) for failure in failures] == ["the disk is full"]
+
+
+@pytest.mark.parametrize("sync", Sync)
+def test_what_a_dropped_pool_had_not_written_yet_is_not_written(tmp_path: Path, sync: Sync) -> None:
+    async def run(journal: SqliteJournal) -> None:
+        commit = GroupCommit(journal, on_failure=unexpected)
+        lines = [Line(journal.create(name, b"")) for name in ("dropped", "kept")]
+        for line in lines:
+            commit.add(line, encode_command(renewal(1), 0))
+        journal.drop(lines[0].key)
+        commit.discard(lines[0])
+        await commit.settled()
+
+    with opened(tmp_path, sync=sync) as journal:
+        asyncio.run(run(journal))
+    with opened(tmp_path) as journal:
+        assert journal.dropped() == []
+        (kept,) = journal.pools()
+        assert journal.last_number(kept.key) == 1

@@ -18,6 +18,7 @@ from blockyard.server.journal.interface import Record, Snapshot
 from blockyard.server.journal.sqlite_journal import JOURNAL_FORMAT, ROWS_A_TRIM, SqliteJournal
 from blockyard.server.journal.sync import Sync
 from journal.stored import as_after_a_kill, flip, opened, record
+from server_process import running_server
 
 
 def change(path: Path, statement: str) -> None:
@@ -131,6 +132,78 @@ def test_the_log_is_folded_into_the_database_beside_the_one_that_writes(
         assert [each.number for each in journal.read(key, after=0)] == list(range(1, 102))
 
 
+def test_folding_does_not_wait_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockyard.server.journal.sqlite_journal.LOG_BYTES", 10_000)
+    with opened(tmp_path) as journal:
+        key = journal.create("pool", b"definition")
+        with closing(sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM records").fetchone()
+            for number in range(1, 101):
+                journal.append([record(key, number, b"x" * 1_000)])
+            journal.fold_if_large()
+            assert journal._folding is not None
+            journal._folding.join(8)
+            assert not journal._folding.is_alive()
+            journal.append([record(key, 101)])
+        journal.fold_if_large()
+        journal._folding.join()
+        assert (tmp_path / "journal.sqlite-wal").stat().st_size == 0
+
+
+def test_after_a_write_that_failed_nothing_more_is_written(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        key = journal.create("pool", b"definition")
+        with pytest.raises(AppendFailed):
+            journal.append([record(key, 2**64)])
+        for write in (
+            lambda: journal.append([record(key, 1)]),
+            lambda: journal.drop(key),
+            lambda: journal.create("another", b""),
+        ):
+            with pytest.raises(AppendFailed, match="before"):
+                write()
+    with opened(tmp_path) as journal:
+        journal.check()
+        assert [each.name for each in journal.pools()] == ["pool"]
+
+
+def test_an_empty_batch_is_no_append(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.create("pool", b"definition")
+        journal.append([])
+    with opened(tmp_path) as journal:
+        assert journal._turn == 1
+
+
+def test_records_of_a_dropped_pool_may_be_the_last_that_was_written(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        key = journal.create("pool", b"definition")
+        journal.drop(key)
+        journal.append([record(key, 1)])
+    with opened(tmp_path) as journal:
+        journal.check()
+        assert journal.dropped() == [key]
+
+
+def test_what_is_there_is_for_its_owner_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with running_server("--data-dir", str(tmp_path)):
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.is_file()}
+    assert modes
+    assert {mode & 0o077 for mode in modes.values()} == {0}
+
+
+def test_files_that_are_not_ours_are_passed_over(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for name in ("old-backup.snapshot", "1-2.snapshot.bak", "notes.txt"):
+        (tmp_path / "snapshots" / name).touch()
+    with opened(tmp_path) as journal:
+        (pool,) = journal.pools()
+        assert journal.snapshot(pool.key) is None
+        assert journal.dropped() == []
+
+
 # One owner
 
 
@@ -171,6 +244,35 @@ def test_a_changed_record_is_found(tmp_path: Path, statement: str) -> None:
             list(journal.read(pool.key, after=0))
 
 
+@pytest.mark.parametrize("position", ["128 * (1 << 40) + 5", "2 * (1 << 40) + 20", "(1 << 40) + 1000"])
+def test_a_record_that_is_not_in_its_place_is_found(tmp_path: Path, position: str) -> None:
+    with opened(tmp_path) as journal:
+        for name in ("one", "two"):
+            key = journal.create(name, b"definition")
+            journal.append([record(key, number) for number in range(1, 11)])
+    change(tmp_path, f"UPDATE records SET position = {position} WHERE position = (1 << 40) + 10")  # noqa: S608
+    with pytest.raises(DamagedJournal), opened(tmp_path) as journal:
+        journal.check()
+
+
+def test_a_mark_that_is_cut_off_is_found(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "journal.mark").write_bytes(b"\x01")
+    with pytest.raises(DamagedJournal, match=r"journal\.mark is not as it was written"), opened(tmp_path):
+        pass
+
+
+def test_a_locked_database_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockyard.server.journal.sqlite_journal.BUSY_S", 0.01)
+    filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(JournalError, match="Nothing says that it is damaged") as caught, opened(tmp_path):
+            pass
+    assert not isinstance(caught.value, DamagedJournal)
+
+
 def test_a_changed_definition_is_found(tmp_path: Path) -> None:
     filled(tmp_path)
     change(tmp_path, "UPDATE pools SET definition = x'00'")
@@ -181,7 +283,7 @@ def test_a_changed_definition_is_found(tmp_path: Path) -> None:
 def test_a_lost_end_stops_the_start_and_says_how_to_go_on(tmp_path: Path) -> None:
     filled(tmp_path)
     change(tmp_path, "DELETE FROM records WHERE position >= (SELECT max(position) - 1 FROM records)")
-    with pytest.raises(DamagedJournal, match=r"turn 19, and 21 were .*journal\.mark"), opened(tmp_path):
+    with pytest.raises(DamagedJournal, match=r"append 19, and 21 were .*journal\.mark"), opened(tmp_path):
         pass
     (tmp_path / "journal.mark").unlink()
     with opened(tmp_path) as journal:
@@ -230,7 +332,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_journal_that_is_gone_is_missed(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "journal.sqlite").unlink()
-    with pytest.raises(DamagedJournal, match="though there was"), opened(tmp_path):
+    with pytest.raises(DamagedJournal, match="though there was one"), opened(tmp_path):
         pass
 
 

@@ -1,5 +1,6 @@
 """The data directory of a server, opened: its journal, and who keeps it short."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -29,6 +30,7 @@ class Durable:
             max_bytes=settings.snapshot_mib * MEBIBYTE,
             max_age_s=settings.snapshot_interval_s,
         )
+        os.umask(0o077)  # SQLite makes files of its own beside the journal
         self._data_dir.make()
         self._data_dir.lock()
         self._data_dir.clear_unfinished()

@@ -144,3 +144,23 @@ class PoolConfigBody(Body):
             **options,
         )
         return config, planned
+
+
+def configured(body: PoolConfigBody, raw: bytes) -> tuple[PoolConfig, Plan | None]:
+    """As `PoolConfigBody.configure`, of a body that can be read once more from ``raw`` as it came.
+
+    Raises:
+        InvalidRequest: It is JSON that only some readers take; or as `PoolConfigBody.configure`.
+        PlanError: As `PoolConfigBody.configure`.
+    """
+    config, planned = body.configure()
+    if planned is not None and _read_again(raw) != body:
+        raise InvalidRequest.of("body", "has to be JSON in UTF-8, without a byte order mark or surrogates")
+    return config, planned
+
+
+def _read_again(raw: bytes) -> PoolConfigBody | None:
+    try:
+        return PoolConfigBody.model_validate_json(raw.decode())
+    except ValueError:
+        return None

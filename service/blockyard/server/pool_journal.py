@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from blockyard.core.commands import Command
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import NotReady
 from blockyard.server.journal.errors import AppendFailed
@@ -33,10 +32,10 @@ class PoolJournal:
         if self._commit is not None:
             await self._commit.settled()
 
-    def add(self, line: Line, command: Command, now_ms: int) -> None:
-        """``command`` was applied to the pool of ``line``."""
+    def add(self, line: Line, entry: bytes) -> None:
+        """A command was applied to the pool of ``line``: see `encode_command`."""
         assert self._commit is not None, "a line belongs to a journal"
-        self._commit.add(line, command, now_ms)
+        self._commit.add(line, entry)
 
     def create(self, name: str, config: PoolConfig, request: bytes | None) -> Line | None:
         """Write down a pool that is being made; its line, where there is a journal.
@@ -54,10 +53,12 @@ class PoolJournal:
     def drop(self, line: Line) -> None:
         """Write down that a pool is deleted. Raises NotReady: it could not be written down."""
         assert self._journal is not None, "a line belongs to a journal"
+        assert self._commit is not None, "likewise"
         try:
             self._journal.drop(line.key)
         except AppendFailed as error:
             raise self.fail(error) from error
+        self._commit.discard(line)
 
     def fail(self, error: AppendFailed) -> NotReady:
         """The journal could not be written: the server stops, and this is what it says until then."""

@@ -9,6 +9,7 @@ from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, Pool
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
+from blockyard.server.journal.command_codec import encode_command
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.recovery import RecoveredPool
 from blockyard.server.pool_journal import PoolJournal
@@ -79,11 +80,13 @@ class Pools:
             BlockyardError: As `Pool.apply`.
         """
         owned = self._owned(name)
+        if owned.line is None:
+            return owned.pool.apply(command, now_ms)
+        entry = encode_command(command, now_ms)  # before it is done: what cannot be written down is not
         try:
             return owned.pool.apply(command, now_ms)
         finally:
-            if owned.line is not None:
-                self._journal.add(owned.line, command, now_ms)
+            self._journal.add(owned.line, entry)
 
     def create(
         self, name: str, config: PoolConfig, plan: Plan | None = None, request: bytes | None = None

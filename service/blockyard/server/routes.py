@@ -18,7 +18,7 @@ from blockyard.planning.planner import plan
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
-from blockyard.server.pool_config_body import PoolConfigBody
+from blockyard.server.pool_config_body import PoolConfigBody, configured
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.readiness import Readiness
@@ -114,9 +114,9 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
     async def create_pool(
         pool: PoolName, body: PoolConfigBody, request: Request, response: Response
     ) -> PoolDescription:
-        config, planned = await run_in_threadpool(body.configure)  # plans take their time
-        raw = None if planned is None else await request.body()
-        made, is_new = pools.create(pool, config, planned, raw)
+        raw = await request.body()
+        config, planned = await run_in_threadpool(configured, body, raw)  # plans take their time
+        made, is_new = pools.create(pool, config, planned, None if planned is None else raw)
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 

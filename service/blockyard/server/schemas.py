@@ -14,6 +14,7 @@ from blockyard.server.body import Body, Count, Name, PositiveCount
 MAX_TOKENS = 2**20
 """Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
 
+Handle = Annotated[int, Field(ge=0, le=2**63 - 1)]
 TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 BlockHashField = Annotated[
     bytes,
@@ -220,28 +221,28 @@ class FreeBody(LeaseBody):
 class StepCommitBody(Body):
     """Columns: sequences by handle, and how many of their tokens are written."""
 
-    sequences: list[int]
+    sequences: list[Handle]
     num_computed_tokens: list[Count]
 
 
 class StepFreeBody(Body):
     """Sequences to free, by handle."""
 
-    sequences: list[int]
+    sequences: list[Handle]
 
 
 class StepExtendBody(Body):
     """Columns: sequences by handle, and the tokens that each has to have slots for."""
 
-    sequences: list[int]
+    sequences: list[Handle]
     num_tokens: list[PositiveCount]
     num_computed_tokens: list[Count] | None = Field(
         None,
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
     num_lookahead_tokens: Count = 0
-    block_hashes: dict[int, BlockHashes] = Field(default_factory=dict)
-    token_ids: dict[int, TokenIds] = Field(default_factory=dict)
+    block_hashes: dict[Handle, BlockHashes] = Field(default_factory=dict)
+    token_ids: dict[Handle, TokenIds] = Field(default_factory=dict)
 
 
 class StepBody(LeaseBody):

@@ -5,6 +5,7 @@ class's name and fields, and what `Idempotent` adds where it came under a key. N
 field may be added with a default, and none may change its meaning.
 """
 
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import UnionType
@@ -19,15 +20,25 @@ Timed: TypeAlias = tuple[int, Command]
 """A command and the time that it was given."""
 
 _OPTIONS = ormsgpack.OPT_NON_STR_KEYS
+_LIST_32 = 0xDD  # msgpack: a list, its length in 32 bits
 
 
-def encode_batch(batch: Sequence[Timed]) -> bytes:
-    """``batch`` in the journal's form."""
-    return ormsgpack.packb([_entry(now_ms, command) for now_ms, command in batch], option=_OPTIONS)
+def encode_command(command: Command, now_ms: int) -> bytes:
+    """``command``, given at ``now_ms``, as an entry of a batch.
+
+    Raises:
+        TypeError: A value of it cannot be written down, such as an integer of more than 64 bits.
+    """
+    return ormsgpack.packb(_entry(now_ms, command), option=_OPTIONS)
+
+
+def join_batch(entries: Sequence[bytes]) -> bytes:
+    """Entries of `encode_command` as a batch: a msgpack list."""
+    return b"".join((struct.pack(">BI", _LIST_32, len(entries)), *entries))
 
 
 def decode_batch(payload: bytes) -> Iterator[Timed]:
-    """The inverse of `encode_batch`.
+    """The commands of a batch, each with its time.
 
     Raises:
         ValueError: The payload is none, or was written by a version that knows other commands.

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import structlog
 
-from blockyard.core.commands import Command
 from blockyard.core.errors import NotReady
-from blockyard.server.journal.command_codec import encode_batch
+from blockyard.server.journal.command_codec import join_batch
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.interface import Journal, Record
 from blockyard.server.journal.line import Line
@@ -38,16 +37,22 @@ class GroupCommit:
         self._flushing: asyncio.Task[None] | None = None
         self.has_failed = False
 
-    def add(self, line: Line, command: Command, now_ms: int) -> None:
-        """``command`` was applied at ``now_ms`` to the pool of ``line``."""
+    def add(self, line: Line, entry: bytes) -> None:
+        """A command was applied to the pool of ``line``; see `encode_command`."""
         line.number += 1
         if not line.waiting:
             self._lines.append(line)
-        line.waiting.append((now_ms, command))
+        line.waiting.append(entry)
         if self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.create_future()
             loop.call_soon(self._flush)
+
+    def discard(self, line: Line) -> None:
+        """The pool of ``line`` is dropped: what was not appended need not be."""
+        if line.waiting:
+            self._lines.remove(line)
+            line.waiting = []
 
     async def settled(self) -> None:
         """Wait until all that was added is durable: then what was read from pools may be told.
@@ -102,7 +107,7 @@ class GroupCommit:
         self._gathering, self._lines = None, []
         records = []
         for line in lines:
-            record = Record(key=line.key, number=line.number, payload=encode_batch(line.waiting))
+            record = Record(key=line.key, number=line.number, payload=join_batch(line.waiting))
             line.waiting = []
             line.num_bytes += len(record.payload)
             records.append(record)

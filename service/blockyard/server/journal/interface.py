@@ -52,13 +52,17 @@ class Snapshot:
 
 
 class Journal(Protocol):
-    """Used by one thread at a time. All that it returns from is durable, as far as it promises.
+    """Read and written by one thread, appended to by any. All that it returns from is durable, as promised.
 
     Attributes:
         waits_for_disk: Whether an append takes milliseconds, and belongs into a thread.
     """
 
     waits_for_disk: bool
+
+    def check(self) -> None:
+        """Look at all that there is, as far as that can be told by itself. Raises DamagedJournal."""
+        ...
 
     def pools(self) -> list[StoredPool]:
         """All pools, in the order of their creation."""

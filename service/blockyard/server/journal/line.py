@@ -16,14 +16,14 @@ class Line:
         number: Of the last command that was applied.
         num_bytes: Appended since the last snapshot.
         snapshot_number: Up to where the last snapshot goes.
-        waiting: Commands that were applied and are not appended.
+        waiting: Commands that were applied and are not appended, as entries of a batch.
     """
 
     key: PoolKey
     number: int = 0
     num_bytes: int = 0
     snapshot_number: int = 0
-    waiting: list[Timed] = field(default_factory=list)
+    waiting: list[bytes] = field(default_factory=list)
 
 
 def commands_after(journal: Journal, stored: StoredPool, line: Line) -> Iterator[Timed]:

@@ -62,6 +62,7 @@ def recover(journal: Journal, progress: RecoveryProgress) -> list[RecoveredPool]
         DamagedJournal, NewerJournal: Something of it cannot be read as it was written.
         RecoveryCancelled: It was cancelled.
     """
+    journal.check()
     begun = [(stored, _base(journal, stored)) for stored in journal.pools()]
     for stored, base in begun:
         progress.num_commands += max(0, journal.last_number(stored.key) - base.line.number)

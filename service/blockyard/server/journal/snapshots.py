@@ -6,6 +6,7 @@ that no call waits for long.
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +26,8 @@ LOOK_EVERY_S = 0.5
 PAUSE_S = 0.002
 """Between two lots of records that go."""
 PAUSE_AFTER_FAILURE_S = 30.0
+MAX_SNAPSHOT_S = 900.0
+"""A process that takes longer hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +129,14 @@ class SnapshotKeeper:
         """
         module = "blockyard.server.journal.take_snapshot"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, str(self._data_dir), str(key)),
+            *(sys.executable, "-P", "-m", module, str(self._data_dir.absolute()), str(key), str(os.getpid())),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            output, complaint = await process.communicate()
+            async with asyncio.timeout(MAX_SNAPSHOT_S):
+                output, complaint = await process.communicate()
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -141,7 +145,8 @@ class SnapshotKeeper:
         if process.returncode != 0:
             last_line = complaint.decode(errors="replace").strip().rpartition("\n")[2]
             raise JournalError(f"no snapshot was taken: {last_line}")
-        return int(output) if output.strip() else None
+        number = output.split()[-1:]
+        return int(number[0]) if number else None
 
     async def _truncate(self, key: PoolKey) -> None:
         while self._journal.truncate(key):  # noqa: ASYNC110 - a pause for others, not for an event
