@@ -121,6 +121,13 @@ def test_a_client_never_imports_the_server_or_what_it_is_made_of() -> None:
     assert "httpx" in asked
 
 
+@pytest.mark.parametrize("package", ["core", "planning"])
+def test_the_pure_parts_import_neither_torch_nor_a_server_nor_a_client(package: str) -> None:
+    asked = packages_asked_for(f"blockyard.{package}")
+    assert asked & {"torch", "fastapi", "starlette", "uvicorn", "httpx", "asyncio"} == set()
+    assert "dataclasses" in asked
+
+
 def test_a_server_never_imports_torch() -> None:
     asked = packages_asked_for("blockyard.server")
     assert "torch" not in asked

@@ -47,3 +47,16 @@ def test_a_time_to_come_is_told_as_it_will_really_be_whatever_the_server_slept()
     clock.tick()
     steady.now_ns += 5 * MS
     assert clock.real_ms(clock.now_ms() + 1_000) - began_ms == 61_005
+
+
+def test_time_goes_on_from_what_was_told_before_the_process_began() -> None:
+    steady = Steady()
+    clock = Clock(steady)
+    later_ms = clock.now_ms() + 5_000
+    clock.not_before(later_ms)
+    assert clock.now_ms() == later_ms
+    clock.not_before(later_ms - 3_000)
+    assert clock.now_ms() == later_ms
+    steady.now_ns += 20 * MS
+    clock.tick()
+    assert clock.now_ms() == later_ms + 20
