@@ -2,7 +2,11 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+CLIENTS = Path(__file__).parents[2] / "clients"
+"""Where the examples are found: they are not installed."""
 
 LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
 

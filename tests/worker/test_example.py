@@ -19,6 +19,7 @@ from examples.two_processes.model_config import MODELS
 from examples.two_processes.reports import Report
 from examples.two_processes.settings import Settings
 from server_process import running_server
+from worker.made_pools import CLIENTS
 
 PLENTY = 2_000
 """Blocks for all that a run ever computes."""
@@ -125,7 +126,7 @@ def test_nothing_that_a_killed_worker_computed_is_found(server_url: str, model: 
 
 def test_the_scheduler_process_never_imports_torch() -> None:
     code = "import sys, examples.two_processes.scheduler_process; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=CLIENTS, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("fault", "status"), [((), 0), (("--swap-blocks-at-step", "8"), 1)])
@@ -134,7 +135,7 @@ def test_the_command_tells_whether_logits_are_right(
 ) -> None:
     options = ["--url", server_url, "--num-requests", "6", "--num-rounds", "1", *fault]
     command = [sys.executable, "-m", "examples.two_processes", *options]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (status, "")
     assert ("WRONG" in ran.stdout) == bool(status)
 

@@ -14,6 +14,7 @@ from examples.two_processes.command_line import main
 from examples.two_processes.launcher import serve
 from examples.two_processes.settings import Settings
 from server_process import running_server
+from worker.made_pools import CLIENTS
 
 COMMAND = [sys.executable, "-m", "examples.two_processes"]
 NUM_PROCESSES = 5
@@ -74,7 +75,9 @@ def test_a_missing_package_is_named_with_the_extras_that_bring_it(package: str) 
         f"import runpy, sys; sys.modules[{package!r}] = None; "
         "runpy.run_module('examples.two_processes', run_name='__main__')"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=CLIENTS, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 1
     assert ran.stderr == (
         f"two_processes: the package {package!r} is not installed: pip install 'blockyard[worker,server]'\n"
@@ -84,7 +87,7 @@ def test_a_missing_package_is_named_with_the_extras_that_bring_it(package: str) 
 @pytest.mark.parametrize("fault", ["--kill-worker-at-step", "--swap-blocks-at-step"])
 def test_a_fault_that_was_not_planted_is_a_failure(fault: str) -> None:
     options = ["--num-requests", "4", "--num-rounds", "1", fault, "9999"]
-    ran = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False)
+    ran = subprocess.run([*COMMAND, *options], cwd=CLIENTS, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "as they should be" in ran.stdout
     assert ran.stderr.startswith(f"Error: {fault}: no ")
@@ -104,7 +107,9 @@ def test_of_a_worker_that_dies_at_each_start_one_line_is_told(capfd: pytest.Capt
     ("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_no_process_outlives_the_launcher(number: int, status: int) -> None:
-    with subprocess.Popen([*COMMAND, "--num-rounds", "10000"], start_new_session=True) as launcher:
+    with subprocess.Popen(
+        [*COMMAND, "--num-rounds", "10000"], cwd=CLIENTS, start_new_session=True
+    ) as launcher:
         try:
             wait_for(lambda: len(session(launcher.pid)) == NUM_PROCESSES)
             launcher.send_signal(number)
