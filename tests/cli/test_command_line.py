@@ -7,7 +7,7 @@ import pytest
 from cli.command_line import invoke
 from server_process import environment, run
 
-COMMANDS = ["serve", "plan", "replay", "pools", "stats", "audit", "journal"]
+COMMANDS = ["serve", "plan", "replay", "pools", "stats", "top", "audit", "journal"]
 
 
 def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:

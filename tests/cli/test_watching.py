@@ -159,3 +159,40 @@ def test_what_is_no_url_is_a_mistake_in_the_arguments() -> None:
 def test_the_url_may_be_a_variable(url: str) -> None:
     make_pool(url, "by-variable")
     assert "by-variable" in invoke("stats", "by-variable", BLOCKYARD_URL=url).stdout
+
+
+def shown_by_top(url: str, *options: str) -> dict[str, list[str]]:
+    """The cells of each pool's row, without its bar."""
+    shown = invoke("top", "--url", url, "--interval-s", "0.1", *options, COLUMNS="120")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    rows = [line.replace("━", " ").replace("╸", " ").split() for line in shown.stdout.splitlines()[3:]]
+    return {row[0]: row[1:] for row in rows if row}
+
+
+def test_top_shows_each_pool_as_stats_does() -> None:
+    with running_server() as server:
+        make_pool(server.url, "watched")
+        query_pool(server.url, "watched", 2)
+        with Client(server.url) as client, client.pool("watched").lease("test", 10_000) as lease:
+            lease.allocate("held", 160)
+            client.pool("watched").register_worker("w", rank=0, device="cpu", incarnation="a")
+            row = shown_by_top(server.url, "--looks", "1")["watched"]
+    assert row == ["10.0", "%", "90", "0", "8.0", "%", "1", "1", "1", "-", "-", "-"]
+
+
+def test_top_shows_what_happened_since_the_look_before() -> None:
+    with running_server() as server:
+        make_pool(server.url, "watched")
+        row = shown_by_top(server.url, "--looks", "2")["watched"]
+    assert row[-3:] == ["0.0", "0.0", "0.0"]
+
+
+def test_top_says_that_there_are_no_pools() -> None:
+    with running_server() as server:
+        assert "no pools yet" in invoke("top", "--url", server.url, "--looks", "1").stdout
+
+
+def test_top_says_that_nobody_answers() -> None:
+    shown = invoke("top", "--url", UNREACHABLE, "--looks", "1")
+    assert shown.exit_code == 1
+    assert "no answer from a server" in shown.stderr

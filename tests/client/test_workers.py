@@ -81,7 +81,7 @@ def test_renewal_notices_that_the_epoch_has_ended_and_the_blocks_come_back_by_th
     with Client(server_url) as client:
         pool = client.create_pool(pool_name, plan=PLAN)
         pool.register_worker("w", rank=0, device="cpu", incarnation="a")
-        lease = pool.lease("me", ttl_ms=300)
+        lease = pool.lease("me", ttl_ms=1_500)
         lease.allocate("one", 9)
         pool.register_worker("w", rank=0, device="cpu", incarnation="b")
         until_s = time.monotonic() + 10
@@ -93,10 +93,10 @@ def test_renewal_notices_that_the_epoch_has_ended_and_the_blocks_come_back_by_th
 
 def test_no_blocks_are_given_while_a_worker_is_lost(server_url: str, pool_name: str) -> None:
     with Client(server_url) as client, Client(server_url, retries=NO_RETRY) as impatient:
-        pool = client.create_pool(pool_name, plan=PLAN, worker_timeout_ms=200)
+        pool = client.create_pool(pool_name, plan=PLAN, worker_timeout_ms=1_000)
         pool.register_worker("w", rank=0, device="cpu", incarnation="a")
         with impatient.pool(pool_name).lease("me") as lease:
-            time.sleep(0.3)
+            time.sleep(1.1)
             with pytest.raises(NotReady) as caught:
                 lease.allocate("one", 9)
             assert caught.value.figures["lost_ranks"] == [0]

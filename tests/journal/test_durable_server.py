@@ -134,9 +134,9 @@ def test_a_repeat_after_a_restart_gets_the_first_reply(tmp_path: Path) -> None:
 
 def test_a_lease_gets_its_time_anew_after_a_restart(tmp_path: Path) -> None:
     with killed_at_the_end(tmp_path) as server, Client(server.url) as client:
-        lease = client.create_pool("pool", num_blocks=100, block_size=4).lease("me", 1_500, renew=False)
+        lease = client.create_pool("pool", num_blocks=100, block_size=4).lease("me", 2_500, renew=False)
         lease.allocate("held", 9)
-    time.sleep(2)  # longer than the lease stands
+    time.sleep(2.6)  # longer than the lease stands
     with serving(tmp_path) as server:
         assert server.call("GET", "/v1/pools/pool/sequences/held")[0] == 200
         wait_until(lambda: server.call("GET", "/v1/pools/pool/stats")[1]["num_leases"] == 0)
@@ -146,7 +146,7 @@ def test_a_lease_gets_its_time_anew_after_a_restart(tmp_path: Path) -> None:
 def test_a_lease_that_had_run_out_is_not_given_time_again(tmp_path: Path) -> None:
     with killed_at_the_end(tmp_path) as server, Client(server.url) as client:
         pool = client.create_pool("pool", num_blocks=100, block_size=4)
-        pool.lease("me", 100, renew=False).allocate("held", 9)
+        pool.lease("me", 1_000, renew=False).allocate("held", 9)
         wait_until(lambda: pool.stats().num_leases == 0)
     with serving(tmp_path) as server:
         assert server.call("GET", "/v1/pools/pool/sequences/held")[0] == 404
@@ -155,13 +155,13 @@ def test_a_lease_that_had_run_out_is_not_given_time_again(tmp_path: Path) -> Non
 def test_a_pool_of_a_plan_and_its_workers_come_back(tmp_path: Path) -> None:
     plan = {"workers": [{"available_memory_bytes": 2**16, "layers": {"0": LAYER}}], "max_model_len": 64}
     with killed_at_the_end(tmp_path) as server, Client(server.url) as client:
-        pool = client.create_pool("planned", plan=plan, worker_timeout_ms=400)
+        pool = client.create_pool("planned", plan=plan, worker_timeout_ms=1_500)
         pool.register_worker("w", rank=0, device="cpu", incarnation="a")
         planned = server.call("GET", "/v1/pools/planned/plan")
-    time.sleep(0.5)  # longer than a worker may be silent
+    time.sleep(1.6)  # longer than a worker may be silent
     with serving(tmp_path) as server, Client(server.url) as client:
         assert server.call("GET", "/v1/pools/planned/plan") == planned
-        pool = client.create_pool("planned", plan=plan, worker_timeout_ms=400)
+        pool = client.create_pool("planned", plan=plan, worker_timeout_ms=1_500)
         assert pool.heartbeat("w", "a").epoch == 1
         assert pool.stats().num_lost_workers == 0
 

@@ -25,9 +25,9 @@ def test_a_worker_allocates_what_its_rank_of_the_plan_says(client: Client, url: 
 
 
 def test_a_worker_that_lives_is_never_lost(client: Client, url: str, name: str) -> None:
-    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=400)
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=2_000)
     with Worker(url, name):
-        until_s = time.monotonic() + 1.5
+        until_s = time.monotonic() + 3
         while time.monotonic() < until_s:
             assert pool.stats().num_lost_workers == 0
             time.sleep(0.05)
@@ -79,7 +79,7 @@ def test_a_second_worker_of_a_rank_is_refused_while_the_first_lives(
 
 
 def test_all_ranks_hear_of_a_new_epoch(client: Client, url: str, name: str) -> None:
-    client.create_pool(name, plan=plan(num_ranks=2), worker_timeout_ms=300)
+    client.create_pool(name, plan=plan(num_ranks=2), worker_timeout_ms=1_500)
     with (
         Worker(url, name, rank=0) as other,
         Worker(url, name, rank=1) as first,

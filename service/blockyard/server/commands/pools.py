@@ -24,7 +24,7 @@ def command(url: str, as_json: bool) -> None:
         blockyard pools --url http://blocks.internal:8484 --json
     """  # noqa: D301 - \b keeps click from filling the example
     with connected(url) as client:
-        found = _pools(client)
+        found = pools_with_figures(client)
     if as_json:
         print_json({"pools": [{**asdict(pool), "stats": asdict(stats)} for pool, stats in found]})
     elif not found:
@@ -46,7 +46,7 @@ def command(url: str, as_json: bool) -> None:
         )
 
 
-def _pools(client: Client) -> list[tuple[PoolDescription, Statistics]]:
+def pools_with_figures(client: Client) -> list[tuple[PoolDescription, Statistics]]:
     """All pools with their figures, without those that were deleted while we asked."""
     found = []
     for description in client.pools():
