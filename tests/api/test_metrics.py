@@ -55,6 +55,18 @@ def test_the_states_of_blocks_add_up_to_all_blocks() -> None:
     assert sum(samples["blockyard_pool_blocks", "pool", state] for state in ("free", "held", "null")) == 10
 
 
+def test_blocks_in_host_memory_are_shown_where_there_are_any() -> None:
+    device = {"kind": "full_attention", "block_size": 4}
+    host = {**device, "is_host_resident": True}
+    with make_api() as api:
+        pool = make_pool(api, "both", groups=[device, host], num_host_blocks=20)
+        make_pool(api, "device")
+        allocate(api, pool, make_lease(api, pool), "a", num_tokens=9)
+        samples = scrape(api)
+    found = {key[1:]: value for key, value in samples.items() if key[0] == "blockyard_pool_host_blocks"}
+    assert found == {("both", "free"): 16, ("both", "held"): 3, ("both", "null"): 1}
+
+
 def test_the_hit_ratio_is_absent_while_there_are_no_queries() -> None:
     with make_api() as api:
         make_pool(api)

@@ -12,6 +12,7 @@ import structlog
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
+from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -22,6 +23,7 @@ from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.guard import Guard
 from blockyard.server.journal.errors import JournalError
+from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.metrics import metrics_route
@@ -71,9 +73,15 @@ class Server:
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self._durable = durable
         self._on_failure = on_failure
-        self._pool_journal = PoolJournal(durable.journal if durable else None, self._fail)
+        self._journal_figures = JournalFigures()
+        if durable is not None:
+            registry.register(self._journal_figures)
+        journal = durable.journal if durable else None
+        self._pool_journal = PoolJournal(journal, self._fail, self._journal_figures)
         self.pools = Pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal)
         handlers = PoolCallHandlers(self.pools, clock)
         self.api = FastAPIOffline(
@@ -94,7 +102,7 @@ class Server:
         self.api.include_router(plan_routes(self.pools))
         self.api.include_router(worker_routes(self.pools, clock))
         self.api.include_router(health_routes(self.readiness))
-        self.api.include_router(metrics_route(self.pools, clock))
+        self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes())
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
         self._asgi = Guard(
@@ -104,6 +112,7 @@ class Server:
             max_requests_in_flight=settings.max_requests_in_flight,
             readiness=self.readiness,
             settled=self._pool_journal.settled,
+            registry=registry,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,7 +151,7 @@ class Server:
             clock.not_before(max((each.pool.now_ms for each in recovered), default=0))
             self.pools.adopt(recovered, clock.now_ms())
             await self._pool_journal.settled()
-            keeper = self._durable.keeper(self.pools.lines, self._pool_journal.fail)
+            keeper = self._durable.keeper(self.pools.lines, self._pool_journal.fail, self._journal_figures)
             await ending.enter_async_context(_running(keeper.run()))
         await ending.enter_async_context(_running(_expire_leases(self.pools, clock)))
         self.readiness.begin()

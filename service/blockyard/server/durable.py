@@ -7,6 +7,7 @@ from typing import Self
 
 from blockyard.server.journal.data_dir import DataDir
 from blockyard.server.journal.errors import AppendFailed
+from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.snapshots import SnapshotKeeper, SnapshotRule
 from blockyard.server.journal.sqlite_journal import SqliteJournal
@@ -41,10 +42,18 @@ class Durable:
             raise
 
     def keeper(
-        self, lines: Callable[[], Iterable[Line]], on_failure: Callable[[AppendFailed], object]
+        self,
+        lines: Callable[[], Iterable[Line]],
+        on_failure: Callable[[AppendFailed], object],
+        figures: JournalFigures,
     ) -> SnapshotKeeper:
         """Who takes snapshots of the pools of ``lines``."""
-        return SnapshotKeeper(self.journal, self._data_dir.path, lines, self._rule, on_failure)
+        return SnapshotKeeper(self.journal, self._data_dir.path, lines, self._rule, on_failure, figures)
+
+    def num_bytes(self) -> dict[str, int]:
+        """Sizes of the journal's files now: its ``database``, and its ``log`` of what was written last."""
+        files = {"database": self._data_dir.journal, "log": self._data_dir.log}
+        return {name: path.stat().st_size for name, path in files.items() if path.exists()}
 
     def __enter__(self) -> Self:
         return self

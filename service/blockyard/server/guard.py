@@ -1,4 +1,4 @@
-"""Around every request: limits on bodies and on requests in flight, the request log, errors nobody caught.
+"""Around every request: limits on bodies and on requests in flight, log and metrics, errors nobody caught.
 
 The body is read here, whole, before a route runs: a caller who sends slowly, hangs up or sends too much never
 gets as far as a pool.
@@ -11,12 +11,14 @@ from http import HTTPStatus
 from typing import Protocol
 
 import structlog
+from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.problems import http_problem, internal_error
 from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
+from blockyard.server.request_figures import RequestFigures
 
 log = structlog.get_logger("blockyard.request")
 
@@ -52,6 +54,7 @@ class Guard:
         readiness: Whether the server takes requests; health routes answer all the same.
         settled: Waits until what was done is durable; told whether no other request is in flight. No answer
             begins before it returns; where it raises NotReady, that is the answer.
+        registry: Where requests are counted.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Guard:
         max_requests_in_flight: int,
         readiness: Readiness,
         settled: Settled,
+        registry: CollectorRegistry,
     ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
@@ -71,6 +75,8 @@ class Guard:
         self._readiness = readiness
         self._settled = settled
         self._num_in_flight = 0
+        self._figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
+        registry.register(self._figures)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -98,12 +104,14 @@ class Guard:
                 await render_problem(internal_error())(scope, receive, answer.send)
         finally:
             self._num_in_flight -= 1
+            duration_ns = time.perf_counter_ns() - started
+            self._figures.answered(scope, answer.status, duration_ns / 1e9)
             log.debug(
                 "request",
                 method=scope["method"],
                 path=scope["path"],
                 status=answer.status,
-                duration_us=(time.perf_counter_ns() - started) // 1_000,
+                duration_us=duration_ns // 1_000,
             )
 
     async def _settle(self) -> None:

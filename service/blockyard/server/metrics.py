@@ -1,8 +1,8 @@
 """`GET /metrics`: what the pools' statistics say, in the forms that Prometheus reads.
 
-A scrape is made anew each time from `Pool.statistics`; nothing is counted here. Figures are read on the event
-loop, a slice of the pools at a time, so that each pool is seen at one moment and no call waits for long; the
-text is made from them in a thread.
+A scrape has what the application counts in its registry, and what is read anew each time: statistics of the
+pools and sizes of the journal. Pools are read on the event loop, a slice at a time, so that each is seen at
+one moment and no call waits for long; the text is made in a thread.
 """
 
 import asyncio
@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.registry import Collector
 
 from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
 from blockyard.server.clock import Clock
+from blockyard.server.durable import Durable
+from blockyard.server.journal_metrics import JournalCollector
 from blockyard.server.pools import Pools
 
 POOLS_A_SLICE = 50
@@ -40,10 +42,18 @@ COUNTER_HELP = {
 """Every counter of `Statistics.counters`, by its name there."""
 
 
-def metrics_route(pools: Pools, clock: Clock) -> APIRouter:
-    """The route ``/metrics`` over ``pools``, by the time of ``clock``."""
+def metrics_route(
+    registry: CollectorRegistry, pools: Pools, clock: Clock, durable: Durable | None
+) -> APIRouter:
+    """The route ``/metrics``.
+
+    Args:
+        registry: What the application counts.
+        pools: What is read at each scrape, by the time of ``clock``.
+        clock: Likewise.
+        durable: Where the pools are written down; None: nowhere.
+    """
     router = APIRouter()
-    process = ProcessCollector(registry=None)
 
     @router.get(
         "/metrics",
@@ -53,9 +63,11 @@ def metrics_route(pools: Pools, clock: Clock) -> APIRouter:
         responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
     )
     async def metrics(request: Request) -> Response:
-        figures = await _read(pools, clock)
+        collectors: list[Collector] = [registry, PoolsCollector(await _read(pools, clock))]
+        if durable is not None:
+            collectors.append(JournalCollector.read(pools, durable))
         accept = request.headers.get("accept", "")
-        text, content_type = await asyncio.to_thread(_render, [process, PoolsCollector(figures)], accept)
+        text, content_type = await asyncio.to_thread(_render, collectors, accept)
         return Response(text, headers={"content-type": content_type})
 
     return router
@@ -106,6 +118,7 @@ class PoolsCollector(Collector):
         )
         yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._figures))
         yield self._blocks()
+        yield self._host_blocks()
         yield self._workers()
         yield from self._gauges()
         yield from self._counters()
@@ -121,6 +134,19 @@ class PoolsCollector(Collector):
             blocks.add_metric([name, "free"], figures.num_free_blocks)
             blocks.add_metric([name, "held"], figures.num_held_blocks)
             blocks.add_metric([name, "null"], num_null)
+        return blocks
+
+    def _host_blocks(self) -> Metric:
+        blocks = GaugeMetricFamily(
+            "blockyard_pool_host_blocks",
+            "Blocks in host memory by state, adding up likewise; absent for a pool that has none.",
+            labels=["pool", "state"],
+        )
+        for name, figures in self._figures:
+            if figures.num_host_blocks is not None and figures.num_free_host_blocks is not None:
+                blocks.add_metric([name, "free"], figures.num_free_host_blocks)
+                blocks.add_metric([name, "held"], figures.num_host_blocks - figures.num_free_host_blocks - 1)
+                blocks.add_metric([name, "null"], 1)
         return blocks
 
     def _workers(self) -> Metric:

@@ -35,11 +35,15 @@ class PoolCallHandler:
         call: Which.
         pools: The server's pools.
         clock: The time that commands are given.
+
+    Attributes:
+        path_format: Its path's template.
     """
 
-    __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer")
+    __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer", "path_format")
 
     def __init__(self, call: PoolCall, pools: Pools, clock: Clock) -> None:
+        self.path_format = f"/v1/pools/{{pool}}{call.path}"
         self._call = call
         self._pools = pools
         self._clock = clock
@@ -53,11 +57,12 @@ class PoolCallHandler:
         return self.answer(request.scope, request.path_params, raw)
 
     def answer(self, scope: Scope, path_params: dict[str, Any], raw: bytes) -> Response:
-        """Do the call that is in ``raw``.
+        """Do the call that is in ``raw``; from then on ``scope`` has this handler as its route.
 
         Raises:
             BlockyardError: It is refused.
         """
+        scope["route"] = self
         call = self._call
         if scope["query_string"]:
             raise InvalidRequest.of("query", "this route takes no query parameters")
@@ -87,8 +92,8 @@ class PoolCallHandlers:
     def routes(self) -> list[Route]:
         """All of them as routes."""
         return [
-            Route(f"/v1/pools/{{pool}}{call.path}", self._by_path[call.path].endpoint, methods=[call.method])
-            for call in POOL_CALLS
+            Route(handler.path_format, handler.endpoint, methods=[call.method])
+            for call, handler in zip(POOL_CALLS, self._by_path.values(), strict=True)
         ]
 
     def hot(self) -> dict[str, PoolCallHandler]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import NotReady
 from blockyard.server.journal.errors import AppendFailed
+from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.group_commit import GroupCommit
 from blockyard.server.journal.interface import Journal
 from blockyard.server.journal.line import Line
@@ -17,11 +18,17 @@ class PoolJournal:
     Args:
         journal: Of all pools.
         on_failure: Called once, if it cannot be written.
+        figures: What it costs.
     """
 
-    def __init__(self, journal: Journal | None, on_failure: Callable[[AppendFailed], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal | None,
+        on_failure: Callable[[AppendFailed], None],
+        figures: JournalFigures,
+    ) -> None:
         self._journal = journal
-        self._commit = None if journal is None else GroupCommit(journal, on_failure)
+        self._commit = None if journal is None else GroupCommit(journal, on_failure, figures)
 
     async def settled(self, *, is_alone: bool = False) -> None:
         """Wait until all that was applied is durable: then it may be told.

@@ -44,6 +44,10 @@ class Pools:
         """Of all pools that are journalled."""
         return [owned.line for owned in self._pools.values() if owned.line is not None]
 
+    def lines_by_name(self) -> dict[str, Line]:
+        """The same, by the names of their pools."""
+        return {name: owned.line for name, owned in self._pools.items() if owned.line is not None}
+
     def get(self, name: str) -> Pool:
         """The pool of this name, to read from.
 

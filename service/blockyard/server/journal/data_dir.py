@@ -1,6 +1,6 @@
 """The data directory: one owner, and the places of its files.
 
-    journal.sqlite    the journal, with its log beside it
+    journal.sqlite    the journal, with its log beside it, which SQLite names
     journal.new       one that is being made
     journal.mark      the number of the last append
     snapshots/        of each pool the latest: KEY-NUMBER.snapshot
@@ -23,6 +23,7 @@ class DataDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / "journal.sqlite"
+        self.log = path / "journal.sqlite-wal"
         self.mark = path / "journal.mark"
         self.unfinished = path / "journal.new"
         self.snapshots = path / "snapshots"

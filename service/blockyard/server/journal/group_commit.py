@@ -1,6 +1,7 @@
 """Group commit: what one turn of the event loop has applied is appended at once, then its replies go out."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import structlog
@@ -8,6 +9,7 @@ import structlog
 from blockyard.core.errors import NotReady
 from blockyard.server.journal.command_codec import join_batch
 from blockyard.server.journal.errors import AppendFailed
+from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.interface import Journal, Record
 from blockyard.server.journal.line import Line
 
@@ -23,14 +25,21 @@ class GroupCommit:
     Args:
         journal: Where to.
         on_failure: Called once, if an append fails: memory is ahead of the journal from then on.
+        figures: What appends cost; None: nobody asks.
 
     Attributes:
         has_failed: Whether one has.
     """
 
-    def __init__(self, journal: Journal, on_failure: Callable[[AppendFailed], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        on_failure: Callable[[AppendFailed], None],
+        figures: JournalFigures | None = None,
+    ) -> None:
         self._journal = journal
         self._on_failure = on_failure
+        self._figures = figures or JournalFigures()
         self._lines: list[Line] = []
         self._gathering: asyncio.Future[None] | None = None  # done once that batch is appended
         self._appending: asyncio.Future[None] | None = None  # likewise, of the one that a thread has
@@ -86,37 +95,47 @@ class GroupCommit:
         if self._journal.waits_for_disk:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_in_thread())
             return
-        appended, records = self._take()
+        appended, records, num_commands = self._take()
         try:
             if not self.has_failed:  # else what follows a lost batch would be behind a gap
-                self._journal.append(records)
+                self._append(records, num_commands)
         except AppendFailed as error:
             self.fail(error)
         appended.set_result(None)
 
     async def _flush_in_thread(self) -> None:
         while self._gathering is not None:
-            self._appending, records = self._take()
+            self._appending, records, num_commands = self._take()
             try:
                 if not self.has_failed:
-                    await asyncio.to_thread(self._journal.append, records)
+                    await asyncio.to_thread(self._append, records, num_commands)
             except AppendFailed as error:
                 self.fail(error)
             self._appending.set_result(None)
         self._appending = self._flushing = None
 
-    def _take(self) -> tuple[asyncio.Future[None], list[Record]]:
-        """The gathered batch as records, and whom to tell of it."""
+    def _append(self, records: list[Record], num_commands: int) -> None:
+        """Append one batch, and count it. Raises AppendFailed."""
+        if not records:
+            return  # all of their pools were dropped meanwhile
+        began_s = time.perf_counter()
+        self._journal.append(records)
+        duration_s = time.perf_counter() - began_s
+        self._figures.appended(duration_s, num_commands, sum([len(record.payload) for record in records]))
+
+    def _take(self) -> tuple[asyncio.Future[None], list[Record], int]:
+        """Whom to tell of the gathered batch, the batch as records, and how many commands that is."""
         assert self._gathering is not None, "a batch has somebody to tell"
         appended, lines = self._gathering, self._lines
         self._gathering, self._lines = None, []
-        records = []
+        records, num_commands = [], 0
         for line in lines:
             record = Record(key=line.key, number=line.number, payload=join_batch(line.waiting))
+            num_commands += len(line.waiting)
             line.waiting = []
             line.num_bytes += len(record.payload)
             records.append(record)
-        return appended, records
+        return appended, records, num_commands
 
 
 def _failed() -> NotReady:

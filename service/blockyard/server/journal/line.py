@@ -1,5 +1,6 @@
 """A pool's line of records: how far it has come, and the commands that follow in the journal."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ class Line:
         number: Of the last command that was applied.
         num_bytes: Appended since the last snapshot.
         snapshot_number: Up to where the last snapshot goes.
+        snapshot_s: When that was taken, by the monotonic clock; before the first, when this line was made.
         waiting: Commands that were applied and are not appended, as entries of a batch.
     """
 
@@ -23,7 +25,13 @@ class Line:
     number: int = 0
     num_bytes: int = 0
     snapshot_number: int = 0
+    snapshot_s: float = field(default_factory=time.monotonic)
     waiting: list[bytes] = field(default_factory=list)
+
+    @property
+    def num_new_commands(self) -> int:
+        """Those since the last snapshot."""
+        return self.number - self.snapshot_number
 
 
 def commands_after(journal: Journal, stored: StoredPool, line: Line) -> Iterator[Timed]:

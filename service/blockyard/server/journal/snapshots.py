@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from blockyard.server.journal.errors import AppendFailed, JournalError
+from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.interface import PoolKey
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.sqlite_journal import SqliteJournal
@@ -54,6 +55,7 @@ class SnapshotKeeper:
         lines: Gives those of all pools, each time anew.
         rule: When.
         on_failure: Told of an append that failed.
+        figures: What snapshots cost.
     """
 
     def __init__(
@@ -63,13 +65,15 @@ class SnapshotKeeper:
         lines: Callable[[], Iterable[Line]],
         rule: SnapshotRule,
         on_failure: Callable[[AppendFailed], object],
+        figures: JournalFigures,
     ) -> None:
         self._journal = journal
         self._data_dir = data_dir
         self._lines = lines
         self._rule = rule
         self._on_failure = on_failure
-        self._taken_s: dict[PoolKey, float] = {}
+        self._figures = figures
+        self._known: set[PoolKey] = set()
 
     async def run(self) -> None:
         """Look for what is due until cancelled."""
@@ -96,15 +100,14 @@ class SnapshotKeeper:
 
     async def _forget_superfluous(self, keys: set[PoolKey]) -> None:
         """Of pools dropped since the last look or before the start; and what earlier snapshots have."""
-        dropped = self._taken_s.keys() - keys if self._taken_s else set(self._journal.dropped())
-        for key in dropped | (keys - self._taken_s.keys()):
+        dropped = self._known - keys if self._known else set(self._journal.dropped())
+        for key in dropped | (keys - self._known):
             await self._truncate(key)
-        now_s = time.monotonic()
-        self._taken_s = {key: self._taken_s.get(key, now_s) for key in keys}
+        self._known = keys
 
     def _is_due(self, line: Line, now_s: float) -> bool:
-        num_commands = line.number - line.snapshot_number
-        age_s = now_s - self._taken_s[line.key]
+        num_commands = line.num_new_commands
+        age_s = now_s - line.snapshot_s
         rule = self._rule
         return num_commands > 0 and (
             num_commands >= rule.max_commands or line.num_bytes >= rule.max_bytes or age_s >= rule.max_age_s
@@ -112,10 +115,16 @@ class SnapshotKeeper:
 
     async def _take(self, line: Line) -> None:
         num_bytes = line.num_bytes
-        number = await self._run_process(line.key)
-        self._taken_s[line.key] = time.monotonic()
+        began_s = time.monotonic()
+        try:
+            number = await self._run_process(line.key)
+        except Exception:
+            self._figures.snapshot_failed()
+            raise
+        line.snapshot_s = time.monotonic()
         if number is None:
             return
+        self._figures.snapshot_taken(line.snapshot_s - began_s)
         line.snapshot_number = number
         line.num_bytes -= num_bytes
         log.info("snapshot", key=line.key, number=number)

@@ -237,9 +237,8 @@ class SqliteJournal:
         """Fold the log into the database in a thread, if it has grown large and nobody does so yet."""
         if self._folding is not None and self._folding.is_alive():
             return
-        log = self._data_dir.journal.with_name(self._data_dir.journal.name + "-wal")
         with contextlib.suppress(OSError):
-            if log.stat().st_size > LOG_BYTES:
+            if self._data_dir.log.stat().st_size > LOG_BYTES:
                 self._folding = threading.Thread(target=self._fold, name="fold the journal", daemon=True)
                 self._folding.start()
 
