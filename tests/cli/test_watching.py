@@ -1,13 +1,17 @@
+import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 import uvicorn
+from rich.console import Console
 
-from blockyard.client import Client
+from blockyard.client import NO_RETRY, Client
 from blockyard.server.app import create_app
+from blockyard.server.commands.top import top_frames
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
 from cli.command_line import UNREACHABLE, invoke, wait_for
@@ -165,7 +169,7 @@ def shown_by_top(url: str, *options: str) -> dict[str, list[str]]:
     """The cells of each pool's row, without its bar."""
     shown = invoke("top", "--url", url, "--interval-s", "0.1", *options, COLUMNS="120")
     assert (shown.exit_code, shown.stderr) == (0, "")
-    rows = [line.replace("━", " ").replace("╸", " ").split() for line in shown.stdout.splitlines()[3:]]
+    rows = [re.sub("[━╸╺]", " ", line).split() for line in shown.stdout.splitlines()[3:]]
     return {row[0]: row[1:] for row in rows if row}
 
 
@@ -196,3 +200,29 @@ def test_top_says_that_nobody_answers() -> None:
     shown = invoke("top", "--url", UNREACHABLE, "--looks", "1")
     assert shown.exit_code == 1
     assert "no answer from a server" in shown.stderr
+
+
+def test_top_shows_the_names_of_pools_in_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_server() as server, Client(server.url) as client:
+        for name in ("demo", "llama-3.1-70b-instruct-prod-eu"):
+            make_pool(server.url, name)
+        for frame in top_frames(client, server.url, 0.1, 1, 80):
+            Console(width=80).print(frame)
+    shown = capsys.readouterr().out.splitlines()
+    assert any(line.strip().startswith("demo") for line in shown)
+    assert any(line.strip().startswith("llama-3.1-70b") for line in shown)
+    assert len([line for line in shown if "%" in line]) == 2
+
+
+def test_top_waits_for_a_server_that_does_not_answer_any_more() -> None:
+    with running_server() as server, Client(server.url, retries=NO_RETRY) as client:
+        make_pool(server.url, "watched")
+        frames = top_frames(client, server.url, 0.01, None, 140)
+        next(frames)
+        server.stop()
+        console = Console(width=140, record=True, file=io.StringIO())
+        console.print(next(frames))
+        console.print(next(frames))
+    shown = console.export_text()
+    assert shown.count("no answer since") == 2
+    assert shown.count("watched") == 2

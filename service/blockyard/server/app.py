@@ -76,6 +76,7 @@ class Server:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._durable = durable
+        self._recovery = RecoveryProgress()
         self._on_failure = on_failure
         self._journal_figures = JournalFigures()
         if durable is not None:
@@ -135,7 +136,7 @@ class Server:
     async def _start(self, clock: Clock, ending: contextlib.AsyncExitStack) -> None:
         """Bring back what was written down, if anything was; then be ready, and do what goes on for ever."""
         if self._durable is not None:
-            progress = RecoveryProgress()
+            progress = self._recovery
             self.readiness.progress = progress.figures
             ending.callback(progress.cancel)
             try:
@@ -155,6 +156,13 @@ class Server:
             await ending.enter_async_context(_running(keeper.run()))
         await ending.enter_async_context(_running(_expire_leases(self.pools, clock)))
         self.readiness.begin()
+
+    def describe(self) -> dict[str, Any]:
+        """What it goes on from, for its log."""
+        if self._durable is None:
+            return {"data_dir": None}
+        figures = self._recovery.figures()
+        return {"data_dir": str(self._durable.path), "num_pools": len(list(self.pools)), **figures}
 
     def _fail(self, error: JournalError) -> None:
         """Nothing may be told any more."""

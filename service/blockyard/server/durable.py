@@ -41,6 +41,11 @@ class Durable:
             self._data_dir.unlock()
             raise
 
+    @property
+    def path(self) -> Path:
+        """Of the data directory."""
+        return self._data_dir.path.absolute()
+
     def keeper(
         self,
         lines: Callable[[], Iterable[Line]],

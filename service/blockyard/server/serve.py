@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
-        log.info("ready", url=url)
+        log.info("ready", url=url, **self._app.describe())
 
 
 def serve(settings: Settings, sockets: list[socket.socket]) -> int:

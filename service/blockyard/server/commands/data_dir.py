@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from blockyard.server.journal.data_dir import DataDir
-from blockyard.server.journal.errors import JournalError
+from blockyard.server.journal.errors import DataDirInUse, JournalError
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 
 data_dir_type = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -29,5 +29,9 @@ def reading(path: Path, *, owned: bool) -> Iterator[SqliteJournal]:
                 data_dir.lock()
                 stack.callback(data_dir.unlock)
             yield stack.enter_context(closing(SqliteJournal(data_dir, read_only=True)))
+    except DataDirInUse as error:
+        raise click.ClickException(
+            f"a server is running on {path}: ask it, with 'blockyard audit POOL', or stop it first"
+        ) from error
     except JournalError as error:
         raise click.ClickException(str(error)) from error

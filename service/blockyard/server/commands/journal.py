@@ -49,6 +49,9 @@ def command(pool: str | None, data_dir: Path, after: int, limit: int | None, as_
         if pool is not None and not stored:
             raise click.ClickException(f"{data_dir} has no pool {pool!r}")
         for each in stored:
+            snapshot = journal.snapshot(each.key)
+            if snapshot is not None:
+                click.echo(f"{each.name}: commands up to {snapshot.number} are in its snapshot", err=True)
             for number, now_ms, asked in itertools.islice(_commands(journal, each, after), limit):
                 if as_json:
                     print_json(_document(each.name, number, now_ms, asked))

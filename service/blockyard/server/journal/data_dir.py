@@ -40,8 +40,8 @@ class DataDir:
             self.snapshots.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise JournalError(
-                f"the data directory {self.path} cannot be made: {error.strerror}; choose another with "
-                "--data-dir, or keep nothing with --volatile"
+                f"the data directory {self.path} cannot be made or written: {error.strerror}; choose another "
+                "with --data-dir, or keep nothing with --volatile"
             ) from error
 
     def lock(self) -> None:

@@ -8,6 +8,7 @@ from blockyard.core.commands import Command
 from blockyard.core.errors import BlockyardError
 from blockyard.core.pool import Pool
 from blockyard.planning.planner import Plan
+from blockyard.server.journal.errors import DamagedJournal
 from blockyard.server.journal.interface import Journal, PoolKey, StoredPool
 from blockyard.server.journal.line import Line, commands_after
 from blockyard.server.journal.pool_state import decode_definition, decode_state
@@ -84,7 +85,10 @@ def recover_pool(journal: Journal, key: PoolKey) -> RecoveredPool | None:
 def _base(journal: Journal, stored: StoredPool) -> RecoveredPool:
     """What the records go on from: the latest snapshot, or the pool as it was created."""
     config, plan = decode_definition(stored.name, stored.definition)
-    snapshot = journal.snapshot(stored.key)
+    try:
+        snapshot = journal.snapshot(stored.key)
+    except DamagedJournal as error:
+        raise DamagedJournal(f"pool {stored.name!r}: {error}") from error
     if snapshot is None:
         pool, line = Pool(config), Line(stored.key)
     else:
