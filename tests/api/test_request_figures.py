@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 
+import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,5 +143,5 @@ def test_a_histogram_counts_each_value_up_to_every_bound_that_is_not_below_it(va
         **{f"values_bucket{bound}": bisect_right(in_order, bound) for bound in bounds},
         "values_bucket+Inf": len(values),
         "values_count": len(values),
-        "values_sum": sum(values),
+        "values_sum": pytest.approx(sum(values)),  # which some versions add up more exactly
     }
