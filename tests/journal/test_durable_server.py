@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -291,6 +292,42 @@ def test_a_server_that_is_stopped_while_it_replays_stops(long_journal: Path) -> 
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "")
+
+
+def test_what_many_ask_at_a_time_is_written_together(tmp_path: Path) -> None:
+    num_callers = 16
+    with serving(tmp_path) as server, contextlib.ExitStack() as stack:
+        stack.enter_context(Client(server.url)).create_pool("pool", num_blocks=100, block_size=4)
+        body = b'{"holder": "me", "ttl_ms": 60000}'
+        head = f"POST /v1/pools/pool/leases HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        callers = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+            for _ in range(num_callers)
+        ]
+        server.process.send_signal(signal.SIGSTOP)
+        for caller in callers:
+            caller.sendall(head.encode() + body)
+        server.process.send_signal(signal.SIGCONT)
+        assert all(caller.recv(65_536).startswith(b"HTTP/1.1 201") for caller in callers)
+        with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as reply:
+            text = reply.read().decode()
+    figures = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if line[0] != "#"}
+    name = "blockyard_journal_append_commands"
+    assert figures[f"{name}_sum"] == num_callers
+    assert figures[f"{name}_count"] < num_callers
+
+
+def test_one_pool_whose_snapshot_fails_leaves_the_others_theirs(tmp_path: Path) -> None:
+    with serving(tmp_path, "--snapshot-commands", "5") as server, Client(server.url) as client:
+        for name in ("one", "two"):
+            client.create_pool(name, num_blocks=100, block_size=4)
+        (tmp_path / "snapshots" / "1-1000.snapshot").mkdir()  # nothing that could be read
+        for name in ("one", "two"):
+            with client.pool(name).lease("me", 60_000, renew=False) as lease:
+                for number in range(20 if name == "one" else 10):
+                    lease.allocate(f"{number}", 4)
+        wait_until(lambda: any((tmp_path / "snapshots").glob("2-*.snapshot")))
+        (tmp_path / "snapshots" / "1-1000.snapshot").rmdir()
 
 
 def test_a_pool_may_be_deleted_while_it_is_used(tmp_path: Path) -> None:

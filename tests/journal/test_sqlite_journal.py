@@ -151,6 +151,21 @@ def test_folding_does_not_wait_for_a_reader(tmp_path: Path, monkeypatch: pytest.
         assert (tmp_path / "journal.sqlite-wal").stat().st_size == 0
 
 
+def test_the_log_is_folded_however_much_is_written_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blockyard.server.journal.sqlite_journal.LOG_BYTES", 1_000_000)
+    log = tmp_path / "journal.sqlite-wal"
+    with opened(tmp_path, sync=Sync.FULL) as journal:
+        key = journal.create("pool", b"definition")
+        largest = 0
+        for number in range(1, 1_001):
+            journal.append([record(key, number, b"x" * 20_000)])
+            journal.fold_if_large()
+            largest = max(largest, log.stat().st_size)
+    assert largest < 15_000_000  # of twenty
+
+
 def test_after_a_write_that_failed_nothing_more_is_written(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         key = journal.create("pool", b"definition")

@@ -31,8 +31,8 @@ class Durable:
             max_bytes=settings.snapshot_mib * MEBIBYTE,
             max_age_s=settings.snapshot_interval_s,
         )
-        os.umask(0o077)  # SQLite makes files of its own beside the journal
         self._data_dir.make()
+        os.umask(0o077)  # SQLite makes files of its own beside the journal
         self._data_dir.lock()
         self._data_dir.clear_unfinished()
         try:

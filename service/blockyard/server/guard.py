@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -25,14 +24,6 @@ log = structlog.get_logger("blockyard.request")
 DRAIN_FACTOR = 8
 """How many times the limit is read and thrown away, so that a caller who sends first and listens later
 gets the answer instead of a broken connection."""
-
-
-class Settled(Protocol):
-    """Waits until what was done is durable."""
-
-    def __call__(self, *, is_alone: bool) -> Awaitable[None]:
-        """``is_alone``: no other request is in flight. Raises NotReady where it cannot be made durable."""
-        ...
 
 
 class ClientGone(Exception):
@@ -52,8 +43,8 @@ class Guard:
         body_timeout_s: Time for a body to arrive in.
         max_requests_in_flight: Requests beyond these are answered ``overloaded``.
         readiness: Whether the server takes requests; health routes answer all the same.
-        settled: Waits until what was done is durable; told whether no other request is in flight. No answer
-            begins before it returns; where it raises NotReady, that is the answer.
+        settled: Waits until what was done is durable. No answer begins before it returns; where it raises
+            NotReady, that is the answer.
         registry: Where requests are counted.
     """
 
@@ -65,7 +56,7 @@ class Guard:
         body_timeout_s: int,
         max_requests_in_flight: int,
         readiness: Readiness,
-        settled: Settled,
+        settled: Callable[[], Awaitable[None]],
         registry: CollectorRegistry,
     ) -> None:
         self._app = app
@@ -84,7 +75,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter_ns()
-        answer = _Answer(scope, receive, send, self._settle)
+        answer = _Answer(scope, receive, send, self._settled)
         self._num_in_flight += 1
         try:
             self._refuse_if_busy(scope["path"])
@@ -113,9 +104,6 @@ class Guard:
                 status=answer.status,
                 duration_us=duration_ns // 1_000,
             )
-
-    async def _settle(self) -> None:
-        await self._settled(is_alone=self._num_in_flight == 1)
 
     def _refuse_if_busy(self, path: str) -> None:
         if path in ("/healthz", "/readyz"):

@@ -30,17 +30,14 @@ class PoolJournal:
         self._journal = journal
         self._commit = None if journal is None else GroupCommit(journal, on_failure, figures)
 
-    async def settled(self, *, is_alone: bool = False) -> None:
+    async def settled(self) -> None:
         """Wait until all that was applied is durable: then it may be told.
-
-        Args:
-            is_alone: See `GroupCommit.settled`.
 
         Raises:
             NotReady: It could not be written down; nothing may be told any more.
         """
         if self._commit is not None:
-            await self._commit.settled(is_alone=is_alone)
+            await self._commit.settled()
 
     def add(self, line: Line, entry: bytes) -> None:
         """A command was applied to the pool of ``line``: see `encode_command`."""

@@ -12,6 +12,7 @@ import click
 from blockyard.core.commands import Command, Idempotent, PoolCommand
 from blockyard.server.commands.data_dir import data_dir_type, reading
 from blockyard.server.commands.json_output import json_option, print_json
+from blockyard.server.journal.errors import DamagedJournal
 from blockyard.server.journal.interface import Journal, StoredPool
 from blockyard.server.journal.line import Line, commands_after
 from blockyard.server.settings import DEFAULT_DATA_DIR
@@ -62,9 +63,15 @@ def command(pool: str | None, data_dir: Path, after: int, limit: int | None, as_
 def _commands(journal: Journal, stored: StoredPool, after: int) -> Iterator[tuple[int, int, Command]]:
     snapshot = journal.snapshot(stored.key)
     line = Line(stored.key, snapshot.number if snapshot else 0)
-    for now_ms, asked in commands_after(journal, stored, line):
-        if line.number > after:
-            yield line.number, now_ms, asked
+    try:
+        for now_ms, asked in commands_after(journal, stored, line):
+            if line.number > after:
+                yield line.number, now_ms, asked
+    except DamagedJournal:
+        later = journal.snapshot(stored.key)
+        if later is None or later.number <= line.number:
+            raise
+        click.echo(f"{stored.name}: commands up to {later.number} went into a snapshot meanwhile", err=True)
 
 
 def _document(pool: str, number: int, now_ms: int, asked: Command) -> dict[str, Any]:

@@ -63,17 +63,12 @@ class GroupCommit:
             self._lines.remove(line)
             line.waiting = []
 
-    async def settled(self, *, is_alone: bool = False) -> None:
+    async def settled(self) -> None:
         """Wait until all that was added is durable: then what was read from pools may be told.
-
-        Args:
-            is_alone: Nobody else is about to add to this turn's batch: why wait for the turn's end?
 
         Raises:
             NotReady: An append has failed; nothing may be told any more.
         """
-        if is_alone and self._gathering is not None:
-            self._flush()
         last = self._gathering or self._appending
         if last is not None:
             await asyncio.shield(last)
@@ -90,8 +85,8 @@ class GroupCommit:
 
     def _flush(self) -> None:
         """Append what was gathered: at once, or in a thread while the next batch is being gathered."""
-        if self._flushing is not None or self._gathering is None:
-            return  # it goes on with this batch by itself; or has done so already
+        if self._flushing is not None:
+            return  # it goes on with this batch by itself
         if self._journal.waits_for_disk:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_in_thread())
             return

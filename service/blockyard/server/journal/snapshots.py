@@ -27,6 +27,9 @@ LOOK_EVERY_S = 0.5
 PAUSE_S = 0.002
 """Between two lots of records that go."""
 PAUSE_AFTER_FAILURE_S = 30.0
+"""Of the pool whose snapshot failed."""
+PAUSE_AFTER_MISTAKE_S = 2.0
+"""Of all."""
 MAX_SNAPSHOT_S = 900.0
 """A process that takes longer hangs."""
 
@@ -74,6 +77,8 @@ class SnapshotKeeper:
         self._on_failure = on_failure
         self._figures = figures
         self._known: set[PoolKey] = set()
+        self._num_drops = -1  # not looked yet
+        self._retry_s: dict[PoolKey, float] = {}
 
     async def run(self) -> None:
         """Look for what is due until cancelled."""
@@ -86,7 +91,7 @@ class SnapshotKeeper:
                 return
             except Exception:  # whatever it is: without snapshots the journal grows and grows
                 log.exception("a snapshot failed, and is tried again")
-                await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
+                await asyncio.sleep(PAUSE_AFTER_MISTAKE_S)
 
     async def _look(self) -> None:
         self._journal.fold_if_large()
@@ -96,16 +101,22 @@ class SnapshotKeeper:
         due = [line for line in lines if self._is_due(line, now_s)]
         if due:
             line = max(due, key=lambda line: line.num_bytes)
+            self._retry_s[line.key] = now_s + PAUSE_AFTER_FAILURE_S  # others go first, if it fails
             await self._take(line)
+            del self._retry_s[line.key]
 
     async def _forget_superfluous(self, keys: set[PoolKey]) -> None:
         """Of pools dropped since the last look or before the start; and what earlier snapshots have."""
-        dropped = self._known - keys if self._known else set(self._journal.dropped())
-        for key in dropped | (keys - self._known):
+        num_drops = self._journal.num_drops
+        dropped = self._journal.dropped() if num_drops != self._num_drops else []
+        for key in {*dropped, *(keys - self._known)}:
             await self._truncate(key)
+        self._num_drops = num_drops
         self._known = keys
 
     def _is_due(self, line: Line, now_s: float) -> bool:
+        if now_s < self._retry_s.get(line.key, now_s):
+            return False
         num_commands = line.num_new_commands
         age_s = now_s - line.snapshot_s
         rule = self._rule

@@ -41,7 +41,10 @@ LOG_BYTES = 16 * 1024 * 1024
 ROWS_A_TRIM = 500
 """Records forgotten at a time: about a millisecond."""
 
-ROWS_A_PAGE = 1_000
+NUM_PASSES = 3
+"""Over the log beside the one that writes: each leaves what was written meanwhile, which is less and less."""
+
+ROWS_A_PAGE = 50
 """Records read at a time: no reading transaction stays open between, which would hold up the folding."""
 
 BUSY_S = 10.0
@@ -69,6 +72,9 @@ class SqliteJournal:
         sync: What an append survives.
         read_only: Only to be read, beside the one that writes.
 
+    Attributes:
+        num_drops: Pools that were dropped since it was opened.
+
     Raises:
         DamagedJournal: It cannot be read, or has lost its end.
         NewerJournal: A later version wrote it.
@@ -80,10 +86,11 @@ class SqliteJournal:
         self._data_dir = data_dir
         self._lock = threading.Lock()  # one append at a time, whichever thread it comes from
         self._has_failed = False
+        self.num_drops = 0
         self._folding: threading.Thread | None = None
         with self._reading():
             if not data_dir.journal.exists():
-                if read_only or data_dir.mark.exists() or any(data_dir.snapshots.iterdir()):
+                if read_only or data_dir.mark.exists() or any(data_dir.snapshots.glob("*")):
                     raise DamagedJournal(f"{data_dir.path} has no journal, though there was one. {RESTORE}")
                 self._make()
             self._database = self._open(sync, read_only=read_only)
@@ -141,6 +148,7 @@ class SqliteJournal:
         """See `Journal.drop`. Its records and snapshots go with `truncate`."""
         with self._turning() as database:
             database.execute("DELETE FROM pools WHERE key = ?", (key,))
+        self.num_drops += 1
 
     def append(self, batch: Sequence[Record]) -> None:
         """See `Journal.append`."""
@@ -213,7 +221,8 @@ class SqliteJournal:
                 end = begin + (_number_of(paths[-1]) if paths else 0)
             else:
                 for path in paths:
-                    path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        path.unlink()
             positions = self._database.execute(
                 "SELECT position FROM records WHERE position BETWEEN ? AND ? LIMIT ?",
                 (begin, end, ROWS_A_TRIM),
@@ -248,6 +257,7 @@ class SqliteJournal:
             self._folding.join()
         if self._mark is not None:
             with contextlib.suppress(sqlite3.Error):
+                self._database.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._mark.close()
         self._database.close()
@@ -258,8 +268,10 @@ class SqliteJournal:
         Nothing waits for readers: while there are some, the log stays, and the next look tries again.
         """
         with contextlib.suppress(sqlite3.Error), contextlib.closing(self._connect(busy_s=0)) as database:
-            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            for _ in range(NUM_PASSES):
+                database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with self._lock:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _connect(self, *, read_only: bool = False, busy_s: float = BUSY_S) -> sqlite3.Connection:
         mode = "ro" if read_only else "rw"
@@ -352,7 +364,7 @@ class SqliteJournal:
                 f"{self._data_dir.journal} cannot be used now: {error}. Nothing says that it is damaged: "
                 "look at the disk's space, at permissions, and at who else has it open; then start again"
             ) from error
-        except (TypeError, ValueError, OverflowError, struct.error) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> DamagedJournal:
@@ -410,7 +422,7 @@ class SqliteJournal:
 
     def _snapshot_names(self) -> list[re.Match[str]]:
         """Of all snapshots: other files are not ours."""
-        names = [path.name for path in self._data_dir.snapshots.iterdir()]
+        names = [path.name for path in self._data_dir.snapshots.glob("*")]
         return [found for name in names if (found := _SNAPSHOT_NAME.fullmatch(name))]
 
 

@@ -28,7 +28,9 @@ class TurnMark:
         check_mark(path, turn)
         try:
             if not path.exists():
-                path.write_bytes(_TURN.pack(turn))
+                beside = path.with_suffix(".new")
+                beside.write_bytes(_TURN.pack(turn))
+                beside.replace(path)
             with path.open("r+b") as file:
                 self._map = mmap.mmap(file.fileno(), _TURN.size)
         except OSError as error:
