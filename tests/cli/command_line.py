@@ -1,8 +1,6 @@
-"""The command line called in our own process, what it says to programs, and waiting for what it does."""
+"""The command line called in our own process, and what it says to programs."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +28,3 @@ def replay(*arguments: str | Path, **variables: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 30) -> None:
-    """Until ``condition`` holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"still waiting after {timeout_s} s"
-        time.sleep(0.02)

@@ -10,9 +10,10 @@ import pytest
 from blockyard.client import Client
 from blockyard.core.errors import PoolNotFound
 from blockyard.server.commands.replay.own_pool import own_pool
-from cli.command_line import UNREACHABLE, replay, wait_for
+from cli.command_line import UNREACHABLE, replay
 from cli.short_trace import CACHED_WITH_4, CACHED_WITH_100, TRACE, write_trace
 from server_process import run, start
+from waiting import wait_for
 
 LONG_RUN = ["--requests", "20000", "--users", "3"]
 """Far from done when a test ends it."""

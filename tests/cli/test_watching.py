@@ -14,8 +14,9 @@ from blockyard.server.app import create_app
 from blockyard.server.commands.top import top_frames
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
-from cli.command_line import UNREACHABLE, invoke, wait_for
+from cli.command_line import UNREACHABLE, invoke
 from server_process import running_server
+from waiting import wait_for
 
 HASH = b"\x01" * 16
 

@@ -5,7 +5,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -24,6 +25,7 @@ from blockyard.client import (
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.sender import Sender
 from client.peers import DROP, forward, peer, problem, response, silence
+from waiting import wait_for
 
 EXPIRED = problem(410, "lease_expired")
 
@@ -42,11 +44,7 @@ def renewing_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("renew ")]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.005)
+wait_until = partial(wait_for, timeout_s=10.0)
 
 
 def test_a_background_thread_keeps_a_lease_past_its_time(pool: Pool) -> None:

@@ -1,8 +1,6 @@
 """What a server shows to Prometheus once all that its metrics tell of has happened to it."""
 
-import time
 import urllib.request
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blockyard.client import Client, InsufficientBlocks, Lease
 from server_process import ServerProcess, running_server
+from waiting import wait_for
 
 NUM_CALLERS = 4
-WAIT_S = 30
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def scrape_of_a_busy_server() -> Scrape:
             with pool.lease("diligent") as lease, ThreadPoolExecutor(NUM_CALLERS) as callers:
                 for done in [callers.submit(work, lease, number) for number in range(NUM_CALLERS)]:
                     done.result()
-        wait_until(lambda: scrape(server).total("blockyard_pool_expired_leases_total") > 0)
-        wait_until(lambda: scrape(server).total("blockyard_journal_snapshots_total", outcome="taken") > 0)
+        wait_for(lambda: scrape(server).total("blockyard_pool_expired_leases_total") > 0)
+        wait_for(lambda: scrape(server).total("blockyard_journal_snapshots_total", outcome="taken") > 0)
         return scrape(server)
 
 
@@ -80,10 +78,3 @@ def work(lease: Lease, caller: int) -> None:
         except InsufficientBlocks:
             continue
         raise AssertionError
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until_s, "waited in vain"
-        time.sleep(0.05)

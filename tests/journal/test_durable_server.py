@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from blockyard.core.ids import WorkerId
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from journal.stored import batch, flip, opened, record
 from server_process import READY, ServerProcess, first_line, require, run, running_server, start
+from waiting import wait_for
 
 HASHES = [bytes([number]) * 32 for number in range(1, 6)]
 LAYER = {"kind": "full_attention", "block_size": 4, "num_kv_heads": 2, "head_size": 8, "dtype": "float16"}
@@ -44,13 +45,6 @@ def killed_at_the_end(path: Path, *options: str) -> Iterator[ServerProcess]:
             yield ServerProcess(first_line(require(process.stdout)).removeprefix(READY).strip(), process)
         finally:
             process.kill()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until_s, "waited in vain"
-        time.sleep(0.02)
 
 
 def use(server: ServerProcess) -> dict[str, Any]:
@@ -140,7 +134,7 @@ def test_a_lease_gets_its_time_anew_after_a_restart(tmp_path: Path) -> None:
     time.sleep(2.6)  # longer than the lease stands
     with serving(tmp_path) as server:
         assert server.call("GET", "/v1/pools/pool/sequences/held")[0] == 200
-        wait_until(lambda: server.call("GET", "/v1/pools/pool/stats")[1]["num_leases"] == 0)
+        wait_for(lambda: server.call("GET", "/v1/pools/pool/stats")[1]["num_leases"] == 0)
         assert server.call("GET", "/v1/pools/pool/sequences/held")[0] == 404
 
 
@@ -148,7 +142,7 @@ def test_a_lease_that_had_run_out_is_not_given_time_again(tmp_path: Path) -> Non
     with killed_at_the_end(tmp_path) as server, Client(server.url) as client:
         pool = client.create_pool("pool", num_blocks=100, block_size=4)
         pool.lease("me", 1_000, renew=False).allocate("held", 9)
-        wait_until(lambda: pool.stats().num_leases == 0)
+        wait_for(lambda: pool.stats().num_leases == 0)
     with serving(tmp_path) as server:
         assert server.call("GET", "/v1/pools/pool/sequences/held")[0] == 404
 
@@ -185,8 +179,8 @@ def test_snapshots_are_taken_by_number_and_what_they_have_is_forgotten(tmp_path:
             for number in range(200):
                 lease.allocate(f"{number}", 9)
                 lease.free([f"{number}"])
-        wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
-        wait_until(lambda: _num_records(tmp_path) < 200)
+        wait_for(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+        wait_for(lambda: _num_records(tmp_path) < 200)
         before = readable(server)
     assert len(list((tmp_path / "snapshots").glob("*.snapshot"))) == 1
     with serving(tmp_path) as server:
@@ -202,7 +196,7 @@ def _num_records(path: Path) -> int:
 def test_snapshots_are_taken_by_age(tmp_path: Path) -> None:
     with serving(tmp_path, "--snapshot-interval-s", "1") as server:
         use(server)
-        wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+        wait_for(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
 
 
 def test_snapshots_are_taken_by_size(tmp_path: Path) -> None:
@@ -211,7 +205,7 @@ def test_snapshots_are_taken_by_size(tmp_path: Path) -> None:
         with pool.lease("me", 60_000, renew=False) as lease:
             for number in range(4):
                 lease.allocate(f"{number}", 40_000, block_hashes=[os.urandom(32) for _ in range(10_000)])
-            wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+            wait_for(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
 
 
 def test_a_command_that_failed_by_a_mistake_of_ours_stops_neither_a_start_nor_a_snapshot(
@@ -226,7 +220,7 @@ def test_a_command_that_failed_by_a_mistake_of_ours_stops_neither_a_start_nor_a_
         journal.append([record(pool.key, number, batch(command))])
     with serving(tmp_path, "--snapshot-interval-s", "1") as server:
         assert readable(server) == before
-        wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+        wait_for(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
 
 
 @pytest.fixture
@@ -326,7 +320,7 @@ def test_one_pool_whose_snapshot_fails_leaves_the_others_theirs(tmp_path: Path) 
             with client.pool(name).lease("me", 60_000, renew=False) as lease:
                 for number in range(20 if name == "one" else 10):
                     lease.allocate(f"{number}", 4)
-        wait_until(lambda: any((tmp_path / "snapshots").glob("2-*.snapshot")))
+        wait_for(lambda: any((tmp_path / "snapshots").glob("2-*.snapshot")))
         (tmp_path / "snapshots" / "1-1000.snapshot").rmdir()
 
 
@@ -416,7 +410,7 @@ def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> Non
 def test_a_damaged_snapshot_stops_the_start_with_what_to_do(tmp_path: Path) -> None:
     with serving(tmp_path, "--snapshot-interval-s", "1") as server:
         use(server)
-        wait_until(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
+        wait_for(lambda: any((tmp_path / "snapshots").glob("*-*.snapshot")))
     (snapshot,) = (tmp_path / "snapshots").glob("*.snapshot")
     flip(snapshot, 100)
     complaint = failed_start(tmp_path)

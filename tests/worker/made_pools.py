@@ -1,9 +1,10 @@
 """Pools of small plans for real workers, and waiting for what they do in the background."""
 
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from waiting import wait_for
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 """Where the examples are found: they are not installed."""
@@ -17,9 +18,4 @@ def plan(num_ranks: int = 1, **options: Any) -> dict[str, Any]:
     return {"workers": [rank] * num_ranks, "max_model_len": 64, **options}
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Fails where it takes too long."""
-    until_s = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until_s, "waited in vain"
-        time.sleep(0.01)
+wait_until = partial(wait_for, timeout_s=20)

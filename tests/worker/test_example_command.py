@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.command_line import wait_for
 from examples.two_processes.command_line import main
 from examples.two_processes.launcher import serve
 from examples.two_processes.settings import Settings
 from server_process import running_server
+from waiting import wait_for
 from worker.made_pools import CLIENTS
 
 COMMAND = [sys.executable, "-m", "examples.two_processes"]
