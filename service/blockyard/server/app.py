@@ -34,6 +34,7 @@ from blockyard.server.problems import http_problem, internal_error, invalid_fiel
 from blockyard.server.readiness import Readiness
 from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
+from blockyard.server.sse import Streams
 from blockyard.server.worker_routes import worker_routes
 
 log = structlog.get_logger("blockyard.server")
@@ -66,6 +67,7 @@ class Server:
         api: FastAPI's part, which holds all routes.
         pools: The pools that it owns; those of the journal, once it is ready.
         readiness: Whether it takes requests.
+        streams: Its open streams of server-sent events.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Server:
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
+        self.streams = Streams(settings.max_subscribers)
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._durable = durable
@@ -129,7 +132,7 @@ class Server:
             try:
                 yield
             finally:
-                self.readiness.end()
+                self.stop()
                 with contextlib.suppress(NotReady):
                     await self._pool_journal.settled()
 
@@ -156,6 +159,11 @@ class Server:
             await ending.enter_async_context(_running(keeper.run()))
         await ending.enter_async_context(_running(_expire_leases(self.pools, clock)))
         self.readiness.begin()
+
+    def stop(self) -> None:
+        """Take no more requests, and end the streams, which would go on for ever."""
+        self.readiness.end()
+        self.streams.stop()
 
     def describe(self) -> dict[str, Any]:
         """What it goes on from, for its log."""

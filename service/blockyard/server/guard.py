@@ -75,8 +75,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter_ns()
-        answer = _Answer(scope, receive, send, self._settled)
         self._num_in_flight += 1
+
+        def over() -> None:
+            """Of a stream its beginning is its answer."""
+            self._num_in_flight -= 1
+            self._note(scope, answer.status, time.perf_counter_ns() - started)
+
+        answer = _Answer(scope, receive, send, self._settled, over)
         try:
             self._refuse_if_busy(scope["path"])
             body = await self._body_in_time(scope, receive)
@@ -94,16 +100,17 @@ class Guard:
             if answer.status == 0:
                 await render_problem(internal_error())(scope, receive, answer.send)
         finally:
-            self._num_in_flight -= 1
-            duration_ns = time.perf_counter_ns() - started
-            self._figures.answered(scope, answer.status, duration_ns / 1e9)
-            log.debug(
-                "request",
-                method=scope["method"],
-                path=scope["path"],
-                status=answer.status,
-                duration_us=duration_ns // 1_000,
-            )
+            answer.end()
+
+    def _note(self, scope: Scope, status: int, duration_ns: int) -> None:
+        self._figures.answered(scope, status, duration_ns / 1e9)
+        log.debug(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            duration_us=duration_ns // 1_000,
+        )
 
     def _refuse_if_busy(self, path: str) -> None:
         if path in ("/healthz", "/readyz"):
@@ -163,17 +170,25 @@ class Guard:
 class _Answer:
     """Sends an answer once all that it may tell of is durable; else says that this is not known.
 
+    ``over`` is called once, when it is given: at its end, or once it has begun where it goes on for ever.
+
     Attributes:
         status: Its HTTP status; 0 before it has begun.
     """
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, settled: Callable[[], Awaitable[None]]
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        settled: Callable[[], Awaitable[None]],
+        over: Callable[[], None],
     ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._settled = settled
+        self._over: Callable[[], None] | None = over
         self._is_withdrawn = False
         self.status = 0
 
@@ -189,7 +204,15 @@ class _Answer:
                 self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
                 await render_error(error)(self._scope, self._receive, self._send)
                 return
+        elif message.get("more_body"):  # only streams come in pieces
+            self.end()
         await self._send(message)
+
+    def end(self) -> None:
+        """It is given."""
+        over, self._over = self._over, None
+        if over is not None:
+            over()
 
 
 def _content_length(scope: Scope) -> int:

@@ -40,6 +40,10 @@ class _Server(uvicorn.Server):
         if self.started:
             self._announcing = asyncio.create_task(self._announce())
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.streams.stop()  # else it would wait for them
+        await super().shutdown(sockets=sockets)
+
     async def _announce(self) -> None:
         await self._app.readiness.wait()
         gc.collect()

@@ -90,6 +90,7 @@ class Settings:
     max_requests_in_flight: int = setting(
         4_096, "Requests worked on at a time; more are answered overloaded.", at_least=0
     )
+    max_subscribers: int = setting(1_000, "Streams of server-sent events open at a time.", at_least=0)
     shutdown_timeout_s: int = setting(
         30, "How long requests in flight may take once the server is told to stop.", at_least=0
     )

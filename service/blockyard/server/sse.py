@@ -1,0 +1,151 @@
+"""Server-sent events: answers that go on for ever.
+
+A `Feed` says when there is something new, and gives it in chunks. Each subscriber has one of its own and is
+written to by a task of its own, so that a slow one waits for itself alone: what it has not read yet stays
+with its feed. Streams end when the caller hangs up, and when the server stops.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from blockyard.core.errors import Overloaded
+
+EVENT_STREAM = "text/event-stream"
+RECONNECT_MS = 1_000
+"""How long a browser waits before it comes back."""
+KEEP_ALIVE_S = 15.0
+"""Silence after which a comment is sent: a connection that is gone is then found out."""
+PACE_S = 0.05
+"""Between two looks at a feed: what comes in the meantime goes out in one piece."""
+RETRY_AFTER_MS = 1_000
+
+message = format_sse_event
+"""One message as bytes."""
+
+
+class Feed(Protocol):
+    """What one subscriber is told."""
+
+    async def changed(self) -> None:
+        """Wait until `read` may have something new. May be cancelled."""
+        ...
+
+    def read(self) -> bytes:
+        """The next messages; empty if there is nothing new for now."""
+        ...
+
+    def close(self) -> None:
+        """The subscriber is gone."""
+        ...
+
+
+class Streams:
+    """All open streams.
+
+    Args:
+        max_streams: More are refused.
+    """
+
+    def __init__(self, max_streams: int) -> None:
+        self._max_streams = max_streams
+        self._stopped = asyncio.Event()
+        self.num_open = 0
+
+    def stop(self) -> None:
+        """End all of them, and take no more."""
+        self._stopped.set()
+
+    async def stopped(self) -> None:
+        """Wait for that."""
+        await self._stopped.wait()
+
+    def check(self) -> None:
+        """Refuse one more, where there are as many as may be.
+
+        Raises:
+            Overloaded: There are.
+        """
+        if self.num_open >= self._max_streams:
+            raise Overloaded(
+                f"{self._max_streams} streams are open already (--max-subscribers): close some",
+                {"retry_after_ms": RETRY_AFTER_MS},
+            )
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """One of them, from here to the end of the block."""
+        self.num_open += 1
+        try:
+            yield
+        finally:
+            self.num_open -= 1
+
+
+class EventStream(Response):
+    """Sends what ``feed`` has, from now on.
+
+    Args:
+        feed: This subscriber's own; closed at the end.
+        streams: Counts this one among them, and ends it.
+    """
+
+    def __init__(self, feed: Feed, streams: Streams) -> None:
+        super().__init__(
+            media_type=EVENT_STREAM, headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+        )
+        del self.headers["content-length"]
+        self._feed = feed
+        self._streams = streams
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """The whole stream."""
+        try:
+            with self._streams.opened():
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                sending = asyncio.create_task(self._send(send))
+                ends = [asyncio.create_task(self._streams.stopped()), asyncio.create_task(_hung_up(receive))]
+                try:
+                    await asyncio.wait([sending, *ends], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for task in (sending, *ends):
+                        task.cancel()
+                    outcomes = await asyncio.gather(sending, *ends, return_exceptions=True)
+                for outcome in outcomes:
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._feed.close()
+
+    async def _send(self, send: Send) -> None:
+        feed = self._feed
+        chunk = message(retry=RECONNECT_MS)
+        while True:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            chunk = feed.read()
+            if not chunk:
+                await asyncio.sleep(PACE_S)
+                chunk = feed.read() or await self._next()
+
+    async def _next(self) -> bytes:
+        """What comes next, or a sign of life."""
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    await self._feed.changed()
+            except TimeoutError:
+                return KEEPALIVE_COMMENT
+            chunk = self._feed.read()
+            if chunk:
+                return chunk
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
