@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from blockyard.core.config import GroupConfig, PoolConfig, Publish
+from blockyard.core.config import EventsConfig, GroupConfig, PoolConfig, Publish
 from core.naive_kinds import is_found
 
 FOUND_KINDS: tuple[str, ...] = (
@@ -26,6 +26,9 @@ DRAFTABLE = {
 
 STATE_POOLS: tuple[str, ...] = ("full_attention", "mamba", "mamba", "mla_attention")
 """Kinds of pools whose hits may end inside blocks."""
+
+WITH_TOKENS = "with tokens"
+"""The topic of pools whose schedulers tell tokens beside hashes."""
 
 rarely = st.sampled_from([False] * 7 + [True])
 
@@ -101,6 +104,7 @@ def pool_configs(
         num_ranks=draw(st.sampled_from([None, None, 1, 2])),
         watermark_blocks=draw(st.sampled_from([0, 0, 0, 1, 3])),
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
+        events=draw(st.sampled_from([None, EventsConfig(), EventsConfig(topic=WITH_TOKENS)])),
     )
 
 

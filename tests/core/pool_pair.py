@@ -17,6 +17,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, Refused, Reply, Stepped
 from blockyard.server.journal.command_codec import decode_batch, encode_command, join_batch
 from core.allocator import outcome, plain
+from core.kv_follower import KvFollower
 from core.naive_blocks import NaiveBlocks
 from core.naive_kinds import is_found
 from core.naive_pool import NaiveLease, NaivePool
@@ -45,6 +46,7 @@ class PoolPair:
         self._compares = compares
         self._coverage = coverage
         self._snapshots: list[tuple[dict[str, Any], bytes]] = []
+        self._follower = None if config.events is None else KvFollower(config, coverage)
         plant(self.pool)
 
     def do(self, command: Command, *, once: bool = False) -> Reply | BlockyardError:
@@ -105,6 +107,13 @@ class PoolPair:
 
     def check(self) -> None:
         """Both agree in full, and the pool's own books are in order."""
+        if self._follower is not None and self._compares:
+            self._follower.follow(self.pool)
+            found: list[set[BlockHash]] = [set() for _ in self.pool.config.groups]
+            for store in self.naive.stores:
+                for key in store.keys:
+                    found[key.group].add(key.block_hash)
+            assert self._follower.found == found
         problems = self.pool.audit().problems
         assert problems == [], f"the audit found {problems}"
         if self._compares:

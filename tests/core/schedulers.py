@@ -19,6 +19,7 @@ from blockyard.core.commands import (
     StepExtend,
 )
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from core.drawn_pools import WITH_TOKENS
 from core.drawn_requests import (
     MAX_TOKENS,
     SHARED_TOKENS,
@@ -131,7 +132,7 @@ class Schedulers:
             end_at_state=drawn.end_at_state,
             num_lookahead_tokens=drawn.num_lookahead_tokens,
             full_sequence_must_fit=drawn.full_sequence_must_fit,
-            **(self._content(sequence, num_tokens) if drawn.with_content else {}),
+            **(self._told(sequence, num_tokens) if drawn.with_content else {}),
         )
         return Allocate(
             lease_id=sequence.lease_id,
@@ -144,7 +145,7 @@ class Schedulers:
             lease_id=sequence.lease_id,
             sequence_id=sequence.sequence_id,
             num_computed_tokens=max(0, sequence.num_computed - num_behind),
-            **(self._content(sequence, sequence.num_tokens) if with_content else {}),
+            **(self._told(sequence, sequence.num_tokens) if with_content else {}),
         )
 
     def step(self, lease: NaiveLease, drawn: DrawnStep) -> Step:
@@ -185,6 +186,7 @@ class Schedulers:
         progress: dict[SequenceHandle, tuple[int, int]] = {}
         block_hashes = {}
         token_ids = {}
+        event_token_ids = {}
         for pick, num_more, num_rejected, end in drawn.extends if kept else []:
             sequence = kept[pick % len(kept)]
             handle = sequence.handle
@@ -192,9 +194,10 @@ class Schedulers:
             num_computed, num_tokens = self._progress(sequence, num_committed, num_more, num_rejected)
             num_until = self._num_until(end, num_computed, sequence.num_prompt) or num_tokens
             progress[handle] = num_computed, min(num_tokens, num_computed + num_until)
-            content = self._content(sequence, progress[handle][1])
+            content = self._told(sequence, progress[handle][1])
             block_hashes[handle] = content.get("block_hashes", ())
             token_ids[handle] = content.get("token_ids", ())
+            event_token_ids[handle] = content.get("event_token_ids", ())
         return StepExtend(
             sequences=list(progress),
             num_tokens=[num_tokens for _, num_tokens in progress.values()],
@@ -202,6 +205,7 @@ class Schedulers:
             num_lookahead_tokens=drawn.num_lookahead_tokens,
             block_hashes=block_hashes if drawn.with_content else {},
             token_ids=token_ids if drawn.with_content else {},
+            event_token_ids=event_token_ids if drawn.with_content else {},
         )
 
     # Figures and content
@@ -222,6 +226,7 @@ class Schedulers:
         if not drawn.skip_prefix_cache:
             num_cached = self._pair.naive.lookup(num_tokens=num_tokens, **content).num_cached_tokens
         num_until = self._num_until(drawn.end, num_cached, drawn.num_prompt_tokens or num_tokens)
+        content |= self._event_tokens(drawn.prompt, 0, len(content.get("block_hashes", ())))
         return Admission(
             sequence_id=sequence_id,
             num_tokens=num_tokens,
@@ -234,6 +239,19 @@ class Schedulers:
             full_sequence_must_fit=drawn.full_sequence_must_fit,
             **content,
         )
+
+    def _told(self, sequence: NaiveSequence, num_tokens: int) -> dict[str, Any]:
+        """The same, and beside hashes their tokens where events are to have them."""
+        content = self._content(sequence, num_tokens)
+        prompt, num_sent = self._prompts[sequence.sequence_id], len(sequence.content.hashes)
+        return content | self._event_tokens(prompt, num_sent, num_sent + len(content.get("block_hashes", ())))
+
+    def _event_tokens(self, prompt: int, begin: int, end: int) -> dict[str, Any]:
+        """The tokens of a prompt's hashes from the one of number ``begin`` to that before ``end``."""
+        events, size = self._config.events, self._config.hash_block_size
+        if events is None or events.topic != WITH_TOKENS or begin == end:
+            return {}
+        return {"event_token_ids": prompt_tokens(prompt)[begin * size : end * size]}
 
     def _content(self, sequence: NaiveSequence, num_tokens: int) -> dict[str, Any]:
         """Hashes or tokens of a sequence's first ``num_tokens`` tokens that were not sent yet."""

@@ -15,6 +15,7 @@ from blockyard.core.config import PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
+from blockyard.core.kv_events import KvEvents
 from blockyard.core.prefix_lookup import Hit, PrefixLookup
 from blockyard.core.retention import Retention
 from blockyard.core.sequence import BlockTable, Sequence
@@ -29,13 +30,17 @@ class Allocator:
     Args:
         config: The pool's configuration.
         stores: The device's blocks and, where groups lie there, the host's; changed by this object's methods.
+        events: Told of what is published; None where nobody follows.
 
     Raises:
         InvalidRequest: A group's kind is unknown or its sizes are wrong.
     """
 
-    def __init__(self, config: PoolConfig, stores: SequenceOf[BlockStore]) -> None:
+    def __init__(
+        self, config: PoolConfig, stores: SequenceOf[BlockStore], events: KvEvents | None = None
+    ) -> None:
         self._config = config
+        self._events = events
         self._kinds = kinds_of(config)
         self._stores = tuple(stores[group.is_host_resident] for group in config.groups)
         self._spaces = tuple(
@@ -221,6 +226,8 @@ class Allocator:
                 continue
             store.publish(block, group, sequence.block_hashes[(position + 1) * factor - 1])
             num_published += 1
+            if self._events is not None:
+                self._tell(group, sequence, position, kind.block_size)
             if keeps_states:
                 store.unripe.add(block)
         table.num_published = end
@@ -308,11 +315,25 @@ class Allocator:
                 is_ripe = self._ends_inside_blocks or position < table.num_published
             if is_ripe and block != NULL_BLOCK and edge_hash not in store.hashes_of(block):
                 store.publish_part(block, group, edge_hash)
+                if self._events is not None:
+                    self._tell(group, sequence, position, inside)
                 table.is_edge_published = True
                 if kind.keeps_states:
                     store.unripe.add(block)
                     store.running_states[block] = sequence.lease_id
                     table.edge_state = position
+
+    def _tell(self, group: GroupIndex, sequence: Sequence, position: int, num_tokens: int) -> None:
+        """Tell that the block at ``position`` is a hit for the first ``num_tokens`` of its tokens."""
+        assert self._events is not None
+        self._events.published(
+            group,
+            sequence.stored_block(
+                begin=position * self._kinds[group].block_size,
+                num_tokens=num_tokens,
+                hash_block_size=self._config.hash_block_size,
+            ),
+        )
 
     def _drop_skipped(self, sequence: Sequence, num_granted_tokens: int) -> None:
         """Drop what the sequence needs no more.

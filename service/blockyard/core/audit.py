@@ -55,6 +55,8 @@ def audit(pool: "Pool") -> Audit:
     problems += device_problems
     for store in pool.stores[1:]:
         problems += [f"host: {problem}" for problem in _audit_store(pool, store)[2]]
+    if pool.events is not None:
+        problems += pool.events.problems()
     return Audit(
         epoch=pool.epoch,
         ok=not problems,

@@ -12,13 +12,16 @@ import sys
 from array import array
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.statistics import Counters
+
+if TYPE_CHECKING:
+    from blockyard.core.kv_events import KvEvents
 
 
 class BlockStore:
@@ -37,10 +40,12 @@ class BlockStore:
         running_states: Published states that the sequence will overwrite, and the lease that alone may go on
             from them until they are kept elsewhere.
         states_to_copy: Blocks that such states move to, and likewise the lease whose workers copy them.
+        events: Told of every hash that a block loses; None where nobody follows.
     """
 
     __slots__ = (
         "_counters",
+        "events",
         "further_hashes",
         "groups",
         "hashes",
@@ -67,6 +72,7 @@ class BlockStore:
         self.unripe: set[BlockId] = set()
         self.running_states: dict[BlockId, LeaseId] = {}
         self.states_to_copy: dict[BlockId, LeaseId] = {}
+        self.events: KvEvents | None = None
 
     @property
     def num_free_blocks(self) -> int:
@@ -190,6 +196,8 @@ class BlockStore:
         self.running_states.clear()
         self.states_to_copy.clear()
         self.num_cached_blocks = 0
+        if self.events is not None:
+            self.events.cleared()
 
     def to_state(self) -> dict[str, Any]:
         """The store as plain data; its arrays in this machine's byte order."""
@@ -250,6 +258,9 @@ class BlockStore:
     def _forget(self, block: BlockId) -> None:
         group, first = self.groups[block], self.hashes[block]
         assert first is not None, f"block {block} carries no hash"
+        if self.events is not None:
+            for block_hash in self.hashes_of(block):
+                self.events.forgotten(group, block_hash)
         self.index.remove(group, first, block)
         self.hashes[block] = None
         self.num_cached_blocks -= 1

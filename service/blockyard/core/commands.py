@@ -66,6 +66,7 @@ class Admission:
         num_lookahead_tokens: Slots beyond, for speculated tokens. Never published.
         block_hashes: Hashes not sent before, at the pool's hash block size.
         token_ids: Instead of hashes: the tokens not sent before. The pool hashes them.
+        event_token_ids: Beside hashes: the tokens not sent before, for events alone.
         extras: What else the tokens' KV depends on. Given with the first tokens.
         full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
         skip_prefix_cache: Do not look for a cached prefix.
@@ -80,6 +81,7 @@ class Admission:
     num_lookahead_tokens: int = 0
     block_hashes: Sequence[BlockHash] = ()
     token_ids: Sequence[int] = ()
+    event_token_ids: Sequence[int] = ()
     extras: Extras | None = None
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
@@ -110,6 +112,7 @@ class Commit(LeaseCommand):
     num_computed_tokens: int
     block_hashes: Sequence[BlockHash] = ()
     token_ids: Sequence[int] = ()
+    event_token_ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,7 @@ class StepExtend:
     """Columns of equal length: each sequence and the tokens that it has to have slots for.
 
     ``num_computed_tokens``, where given, replaces the pool's counts, as in `Allocate`.
-    ``block_hashes`` and ``token_ids``: by handle, what was not sent before.
+    ``block_hashes``, ``token_ids`` and ``event_token_ids``: by handle, what was not sent before.
     """
 
     sequences: Sequence[SequenceHandle] = ()
@@ -141,6 +144,7 @@ class StepExtend:
     num_lookahead_tokens: int = 0
     block_hashes: Mapping[SequenceHandle, Sequence[BlockHash]] = field(default_factory=dict)
     token_ids: Mapping[SequenceHandle, Sequence[int]] = field(default_factory=dict)
+    event_token_ids: Mapping[SequenceHandle, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

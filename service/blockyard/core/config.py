@@ -32,6 +32,33 @@ class Eviction(StrEnum):
     """The one that was freed the longest ago."""
 
 
+class HashForm(StrEnum):
+    """How block hashes stand in events."""
+
+    INT64 = "int64"
+    """Their low 64 bits, unsigned: what engines send unless told otherwise."""
+    BYTES = "bytes"
+    """Whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsConfig:
+    """What a pool tells of its prefix index.
+
+    Attributes:
+        topic: Under which; None for the server's choice.
+        hash_form: Of the hashes in it.
+        rank: Of the data-parallel engine, if it is one of several.
+        needs_token_ids: Whether callers have to tell the tokens as well, where they send hashes: then they
+            stand in every event. Otherwise where they were told.
+    """
+
+    topic: str | None = None
+    hash_form: HashForm = HashForm.INT64
+    rank: int | None = None
+    needs_token_ids: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Layers that share a block table.
@@ -84,6 +111,7 @@ class PoolConfig:
         needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
             rank has none.
         num_ranks: Of the workers, where that is known.
+        events: What is told of the prefix index as it changes; None for nothing.
     """
 
     num_blocks: int
@@ -104,6 +132,7 @@ class PoolConfig:
     worker_timeout_ms: int = 5_000
     needs_all_workers: bool = True
     num_ranks: int | None = None
+    events: EventsConfig | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit each other.
@@ -203,14 +232,23 @@ def _require(holds: bool, field: str, message: str) -> None:
 
 def config_to_state(config: PoolConfig) -> dict[str, Any]:
     """``config`` as plain data."""
-    state = asdict(config)
-    return {name: value.value if isinstance(value, StrEnum) else value for name, value in state.items()} | {
-        "groups": list(state["groups"])
-    }
+    state: dict[str, Any] = _plain(asdict(config))
+    return state
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def config_from_state(state: dict[str, Any]) -> PoolConfig:
     """The configuration that ``state`` was taken from."""
+    events = state.get("events")
+    if events is not None:
+        events = EventsConfig(**{**events, "hash_form": HashForm(events["hash_form"])})
     return PoolConfig(
         **{
             **state,
@@ -219,5 +257,6 @@ def config_from_state(state: dict[str, Any]) -> PoolConfig:
             "extra_key_form": ExtraKeyForm(state["extra_key_form"]),
             "publish": Publish(state["publish"]),
             "eviction": Eviction(state["eviction"]),
+            "events": events,
         }
     )

@@ -188,11 +188,11 @@ NO_EXTRAS: Final = Extras()
 
 
 def iter_extra_keys(
-    extras: Extras, form: ExtraKeyForm, *, block_size: int, first_block: int
+    extras: Extras, form: ExtraKeyForm, *, block_size: int, start: int
 ) -> Iterator[ExtraKeys | None]:
-    """The keys of block ``first_block``, of the next one, and so on without end.
+    """The keys of the block that begins at token ``start``, of the next one, and so on without end.
 
-    Features behind ``first_block`` are skipped by bisection; after that each feature is looked at once,
+    Features before ``start`` are skipped by bisection; after that each feature is looked at once,
     and once more for each further block that it reaches into.
     """
     bare = form is ExtraKeyForm.BARE
@@ -200,7 +200,6 @@ def iter_extra_keys(
     constant: ExtraKeys = ()
     if lora is not None:
         constant = (lora.name if bare else ("lora", lora.name, lora.path),)
-    start = first_block * block_size
     at = bisect_right(features, start, key=attrgetter("end"))
     while True:
         end = start + block_size
@@ -222,12 +221,12 @@ def iter_extra_keys(
 
 def block_extra_keys(extras: Extras, form: ExtraKeyForm, *, block_size: int, block: int) -> ExtraKeys | None:
     """The keys of one block, counted from 0, or None."""
-    return next(iter_extra_keys(extras, form, block_size=block_size, first_block=block))
+    return next(iter_extra_keys(extras, form, block_size=block_size, start=block * block_size))
 
 
-def event_extra_keys(extras: Extras, *, block_size: int, first_block: int = 0) -> Iterator[ExtraKeys | None]:
-    """The keys as events carry them, whatever form is hashed: block ``first_block`` and on, without end."""
-    return iter_extra_keys(extras, ExtraKeyForm.BARE, block_size=block_size, first_block=first_block)
+def event_extra_keys(extras: Extras, *, block_size: int, start: int) -> Iterator[ExtraKeys | None]:
+    """The keys as events carry them, whatever form is hashed: from token ``start`` on, without end."""
+    return iter_extra_keys(extras, ExtraKeyForm.BARE, block_size=block_size, start=start)
 
 
 def check_text(name: str, value: str) -> None:

@@ -120,7 +120,8 @@ class HashChain:
     def event_extra_keys(self, first_block: int = 0) -> list[ExtraKeys | None] | None:
         """The same as events carry them; None where there is no such block."""
         num_blocks = max(0, self.num_blocks - first_block)
-        keys = event_extra_keys(self.extras, block_size=self.hasher.block_size, first_block=first_block)
+        block_size = self.hasher.block_size
+        keys = event_extra_keys(self.extras, block_size=block_size, start=first_block * block_size)
         return list(islice(keys, num_blocks)) or None
 
     def to_state(self) -> dict[str, Any]:
@@ -139,9 +140,9 @@ class HashChain:
         return cls(hasher, extras, state["num_blocks"], state["last_hash"], state["tail"])
 
     def _extra_keys_from(self, first_block: int) -> Iterator[ExtraKeys | None]:
-        hasher = self.hasher
+        hasher, block_size = self.hasher, self.hasher.block_size
         return iter_extra_keys(
-            self.extras, hasher.extra_key_form, block_size=hasher.block_size, first_block=first_block
+            self.extras, hasher.extra_key_form, block_size=block_size, start=first_block * block_size
         )
 
 

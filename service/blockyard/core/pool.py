@@ -30,10 +30,11 @@ from blockyard.core.errors import (
 )
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId, WorkerId
+from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Sequences
+from blockyard.core.sequences import Sequences, Told
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep
@@ -63,11 +64,25 @@ class Pool:
         self.leases: dict[LeaseId, Lease] = {}
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
-        self.stores = [BlockStore(size, len(config.groups), self.counters) for size in sizes]
-        """The device's blocks and, where groups lie there, the host's."""
-        self.sequences = Sequences(config, self.stores, self.counters, self.hits)
+        self.own([BlockStore(size, len(config.groups), self.counters) for size in sizes])
         self.next_expiry_ms: int | None = None
         """A lower bound: no lease runs out before this time. None where there was none to run out."""
+
+    def own(self, stores: list[BlockStore]) -> None:
+        """Have these blocks, and no sequences yet; only for a pool that is being made."""
+        self.stores = stores
+        """The device's blocks and, where groups lie there, the host's."""
+        self.events: KvEvents | None = None
+        """What is told of the prefix index, where anybody follows."""
+        if self.config.events is not None:
+            tables = [
+                stores[group.is_host_resident].index.table(number)
+                for number, group in enumerate(self.config.groups)
+            ]
+            self.events = KvEvents(tables, self.counters)
+            for store in stores:
+                store.events = self.events
+        self.sequences = Sequences(self.config, stores, self.counters, self.hits, self.events)
 
     @property
     def store(self) -> BlockStore:
@@ -200,6 +215,8 @@ class Pool:
         finally:
             for store in self.stores:
                 store.unripe.clear()
+            if self.events is not None:
+                self.events.end_command(self.now_ms)
 
     def _check_epochs(self, command: ask.PoolCommand, lease: Lease | None) -> None:
         """Refuse what belongs to an earlier epoch, by what its caller says or by its lease."""
@@ -344,7 +361,9 @@ class Pool:
         sequence = self._find(command.sequence_id, lease)
         self.sequences.check_commit(sequence, command.num_computed_tokens)
         content = self.sequences.check_content(
-            sequence, sequence.num_tokens, command.block_hashes, command.token_ids
+            sequence,
+            sequence.num_tokens,
+            Told(command.block_hashes, command.token_ids, command.event_token_ids),
         )
         self._release_copies(lease)
         num_published = self.sequences.commit(sequence, command.num_computed_tokens, content)

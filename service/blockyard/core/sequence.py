@@ -1,10 +1,13 @@
 """A live sequence: its block tables and how far it has come."""
 
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
+from blockyard.core.extra_keys import event_extra_keys
 from blockyard.core.hash_chain import HashChain, Hasher
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.kv_events import StoredBlock
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Sequence:
         num_committed_tokens: Tokens whose KV is known to be written.
         block_hashes: One a hash block, from the beginning, as far as they were sent.
         chain: Where hashing goes on, if the scheduler sends token ids.
+        token_ids: Those told so far, from the first on, for events; None where nobody follows.
     """
 
     sequence_id: SequenceId
@@ -58,6 +62,7 @@ class Sequence:
     num_encoder_tokens: int
     block_hashes: list[BlockHash]
     chain: HashChain | None
+    token_ids: "array[int] | None" = None
     tables: list[BlockTable] = field(default_factory=list)
     num_granted_tokens: int = 0
     num_committed_tokens: int = 0
@@ -66,6 +71,29 @@ class Sequence:
     def block_ids(self) -> list[list[BlockId]]:
         """A copy of the block tables."""
         return [list(table.block_ids) for table in self.tables]
+
+    def stored_block(self, *, begin: int, num_tokens: int, hash_block_size: int) -> StoredBlock:
+        """What is to be told of its block of ``num_tokens`` tokens from ``begin`` on, now that it is a hit.
+
+        Both begin and end are at a hash, each of ``hash_block_size`` tokens.
+        """
+        end = begin + num_tokens
+        token_ids = None
+        if self.token_ids is not None and end <= len(self.token_ids):
+            token_ids = self.token_ids[begin:end].tobytes()
+        extra_keys = lora_name = None
+        if self.chain is not None:
+            extras = self.chain.extras
+            lora_name = None if extras.lora is None else extras.lora.name
+            extra_keys = next(event_extra_keys(extras, block_size=num_tokens, start=begin)) or ()
+        return StoredBlock(
+            block_hash=self.block_hashes[end // hash_block_size - 1],
+            parent_hash=self.block_hashes[begin // hash_block_size - 1] if begin else None,
+            num_tokens=num_tokens,
+            token_ids=token_ids,
+            extra_keys=extra_keys,
+            lora_name=lora_name,
+        )
 
     def to_state(self) -> dict[str, Any]:
         """The sequence as plain data."""
@@ -78,6 +106,7 @@ class Sequence:
             "num_encoder_tokens": self.num_encoder_tokens,
             "block_hashes": list(self.block_hashes),
             "chain": None if self.chain is None else self.chain.to_state(),
+            "token_ids": None if self.token_ids is None else self.token_ids.tobytes(),
             "tables": [table.to_state() for table in self.tables],
             "num_granted_tokens": self.num_granted_tokens,
             "num_committed_tokens": self.num_committed_tokens,
@@ -94,6 +123,8 @@ class Sequence:
             BlockTable(**{**table, "block_ids": list(table["block_ids"])}) for table in state["tables"]
         ]
         rest["block_hashes"] = list(state["block_hashes"])
+        if state.get("token_ids") is not None:
+            rest["token_ids"] = array("Q", state["token_ids"])
         if state["chain"] is not None:
             assert hasher is not None
             rest["chain"] = HashChain.from_state(state["chain"], hasher)

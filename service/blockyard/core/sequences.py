@@ -5,6 +5,7 @@ kept in step here and nowhere else. What a call says is checked before anything 
 methods change nothing, and what follows them can be refused only for want of blocks.
 """
 
+from array import array
 from collections import abc
 from typing import NamedTuple
 
@@ -16,7 +17,9 @@ from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hash_chain import HashChain, Hasher
+from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
+from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.prefix_lookup import Hit
 from blockyard.core.replies import Admitted
@@ -27,11 +30,21 @@ MAX_TOKENS = 2**24
 """Of a sequence: recurrent layers need few blocks for any length, but an entry of their table for each."""
 
 
+class Told(NamedTuple):
+    """What a call says of a sequence's tokens; see `Admission`."""
+
+    block_hashes: abc.Sequence[BlockHash] = ()
+    token_ids: abc.Sequence[int] = ()
+    event_token_ids: abc.Sequence[int] = ()
+    extras: Extras | None = None
+
+
 class Content(NamedTuple):
-    """What a call tells of a sequence's tokens: hashes that are new, and where hashing goes on."""
+    """What follows from it: hashes that are new, where hashing goes on, and tokens that are new."""
 
     block_hashes: abc.Sequence[BlockHash]
     chain: HashChain | None
+    token_ids: abc.Sequence[int] = ()
 
 
 class Sequences:
@@ -42,13 +55,19 @@ class Sequences:
         stores: Its blocks, see `Allocator`.
         counters: Counted up by this object's methods.
         hits: Likewise.
+        events: Told of what is published; None where nobody follows.
     """
 
     def __init__(
-        self, config: PoolConfig, stores: abc.Sequence[BlockStore], counters: Counters, hits: HitWindow
+        self,
+        config: PoolConfig,
+        stores: abc.Sequence[BlockStore],
+        counters: Counters,
+        hits: HitWindow,
+        events: KvEvents | None,
     ) -> None:
         self._config = config
-        self._allocator = Allocator(config, stores)
+        self._allocator = Allocator(config, stores, events)
         self._chunk_ends = ChunkEnds.of(
             config.groups,
             scheduler_block_size=config.scheduler_block_size,
@@ -91,23 +110,31 @@ class Sequences:
         if num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
         block_hashes = block_hashes[: num_tokens // self._config.hash_block_size]
-        content = self.check_content(None, num_tokens, block_hashes, token_ids, extras)
+        content = self._hashed(None, num_tokens, Told(block_hashes, token_ids, extras=extras))
         return self._allocator.find(num_tokens, content.block_hashes)
 
-    def check_content(
-        self,
-        sequence: Sequence | None,
-        num_tokens: int,
-        block_hashes: abc.Sequence[BlockHash],
-        token_ids: abc.Sequence[int],
-        extras: Extras | None = None,
-    ) -> Content:
+    def check_content(self, sequence: Sequence | None, num_tokens: int, told: Told) -> Content:
         """Hash what a call tells of ``sequence`` (None: a new one), which has ``num_tokens``.
 
         Raises:
-            InvalidRequest: The two ways of telling content are mixed, the tokens cannot be hashed, or more
-                content is told than there are tokens, as when a call is repeated.
+            InvalidRequest: The two ways of telling content are mixed, the tokens cannot be hashed, more
+                content is told than there are tokens, as when a call is repeated, or less than events need.
         """
+        content = self._hashed(sequence, num_tokens, told)
+        events = self._config.events
+        if events is None:
+            if told.event_token_ids:
+                raise InvalidRequest.of("event_token_ids", "the pool has no events: leave them out")
+            return content
+        if told.token_ids:
+            if told.event_token_ids:
+                raise InvalidRequest.of("event_token_ids", "token_ids say it already: leave them out")
+            return content._replace(token_ids=told.token_ids)
+        return content._replace(token_ids=self._check_event_tokens(sequence, num_tokens, content, told))
+
+    def _hashed(self, sequence: Sequence | None, num_tokens: int, told: Told) -> Content:
+        """The hashes that are new, and where hashing goes on. Raises as `check_content`."""
+        block_hashes, token_ids, _, extras = told
         known = sequence.block_hashes if sequence is not None else []
         chain = sequence.chain if sequence is not None else None
         if token_ids or extras is not None:
@@ -123,6 +150,29 @@ class Sequences:
                 "send those of full blocks, each once",
             )
         return Content(block_hashes, chain)
+
+    def _check_event_tokens(
+        self, sequence: Sequence | None, num_tokens: int, content: Content, told: Told
+    ) -> abc.Sequence[int]:
+        """The tokens that are told for events; those of all hashes, or of none. Raises InvalidRequest."""
+        token_ids = check_token_ids(told.event_token_ids)
+        num_known = 0 if sequence is None or sequence.token_ids is None else len(sequence.token_ids)
+        num_told = num_known + len(token_ids)
+        num_hashes = len(content.block_hashes) + (0 if sequence is None else len(sequence.block_hashes))
+        num_needed = num_hashes * self._config.hash_block_size
+        needs_all = self._config.events is not None and self._config.events.needs_token_ids
+        if token_ids and num_told > num_tokens:
+            raise InvalidRequest.of(
+                "event_token_ids",
+                f"with those sent before there are {num_told}, more than {num_tokens} tokens",
+            )
+        if num_told < num_needed and (token_ids or needs_all):
+            raise InvalidRequest.of(
+                "event_token_ids",
+                f"the hashes stand for {num_needed} tokens, and {num_told} are told: send those of all "
+                "hashes, from the first on",
+            )
+        return token_ids
 
     def check_admission(self, admission: Admission, known: Sequence | None) -> Content:
         """Refuse what no pool could grant.
@@ -146,9 +196,8 @@ class Sequences:
             raise InvalidRequest.of("num_prompt_tokens", "must be at least 1, or left out")
         if admission.num_encoder_tokens < 0:
             raise InvalidRequest.of("num_encoder_tokens", "must be at least 0")
-        return self.check_content(
-            known, admission.num_tokens, admission.block_hashes, admission.token_ids, admission.extras
-        )
+        told = Told(admission.block_hashes, admission.token_ids, admission.event_token_ids, admission.extras)
+        return self.check_content(known, admission.num_tokens, told)
 
     def check_free_id(self, sequence_id: SequenceId) -> None:
         """Refuse an id that no new sequence may have.
@@ -184,6 +233,7 @@ class Sequences:
             num_encoder_tokens=admission.num_encoder_tokens,
             block_hashes=list(content.block_hashes),
             chain=content.chain,
+            token_ids=None if self._config.events is None else array("Q", content.token_ids),
         )
         num_new = self.num_new_tokens(sequence, admission, hit.num_tokens)
         try:
@@ -395,6 +445,8 @@ class Sequences:
         if content.block_hashes:
             sequence.block_hashes += content.block_hashes
         sequence.chain = content.chain
+        if sequence.token_ids is not None:
+            sequence.token_ids.extend(content.token_ids)
 
     def _publish(self, sequence: Sequence) -> int:
         num_published = self._allocator.publish(sequence)

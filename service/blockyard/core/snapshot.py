@@ -12,7 +12,6 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Sequences
 from blockyard.core.statistics import Counters, HitWindow
 from blockyard.core.workers import Workers
 
@@ -41,6 +40,7 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "replies": pool.replies.to_state(),
         "counters": pool.counters.to_state(),
         "hits": pool.hits.to_state(),
+        "events": None if pool.events is None else pool.events.to_state(),
     }
 
 
@@ -62,8 +62,9 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
     pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms, config.num_ranks)
-    pool.stores = [BlockStore.from_state(store, pool.counters) for store in state["stores"]]
-    pool.sequences = Sequences(config, pool.stores, pool.counters, pool.hits)
+    pool.own([BlockStore.from_state(store, pool.counters) for store in state["stores"]])
+    if pool.events is not None:
+        pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
     leases = [Lease.from_state(lease) for lease in state["leases"]]
     pool.leases = {lease.lease_id: lease for lease in leases}

@@ -66,6 +66,7 @@ class Counters:
     num_expired_leases: int = 0
     num_steps: int = 0
     num_prefix_cache_resets: int = 0
+    num_event_batches: int = 0
 
     def to_state(self) -> dict[str, int]:
         """The counters as plain data."""

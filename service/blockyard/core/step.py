@@ -17,7 +17,7 @@ from blockyard.core.ids import SequenceHandle
 from blockyard.core.lease import Lease
 from blockyard.core.replies import Admitted, Refused, StepExtended
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Content, Sequences
+from blockyard.core.sequences import Content, Sequences, Told
 
 
 class PlannedStep:
@@ -90,8 +90,8 @@ class PlannedStep:
         handles = set(columns.sequences)
         if not handles.isdisjoint(self._step.free):
             raise InvalidRequest.of("extend.sequences", "a sequence is freed and extended in one step")
-        for name, named in (("block_hashes", columns.block_hashes), ("token_ids", columns.token_ids)):
-            if not named.keys() <= handles:
+        for name in ("block_hashes", "token_ids", "event_token_ids"):
+            if not getattr(columns, name).keys() <= handles:
                 raise InvalidRequest.of(f"extend.{name}", "names a sequence that is not extended")
         committed = dict(zip(commit.sequences, commit.num_computed_tokens, strict=True))
         contents = []
@@ -100,11 +100,15 @@ class PlannedStep:
         ):
             handle = sequence.handle
             num_computed = None if computed is None else computed[position]
-            told = columns.block_hashes.get(handle, ()), columns.token_ids.get(handle, ())
+            told = Told(
+                columns.block_hashes.get(handle, ()),
+                columns.token_ids.get(handle, ()),
+                columns.event_token_ids.get(handle, ()),
+            )
             try:
                 self._sequences.check_extension(sequence, num_tokens, num_computed, committed.get(handle, 0))
                 known_tokens = max(num_tokens, sequence.num_tokens)
-                contents.append(self._sequences.check_content(sequence, known_tokens, *told))
+                contents.append(self._sequences.check_content(sequence, known_tokens, told))
             except InvalidRequest as error:
                 raise error.inside(f"extend.{position}") from None
         return contents
