@@ -7,6 +7,7 @@
     ├── PlanNotFound               plan_not_found
     ├── WorkerNotFound             worker_not_found
     ├── WorkerReplaced             worker_replaced
+    ├── NoEvents                   no_events
     ├── PoolExists                 pool_exists
     ├── PoolInUse                  pool_in_use
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
@@ -102,6 +103,13 @@ class WorkerReplaced(BlockyardError):
 
     code = "worker_replaced"
     title = "Another worker has this rank"
+
+
+class NoEvents(BlockyardError):
+    """The pool was created without events."""
+
+    code = "no_events"
+    title = "The pool has no events"
 
 
 class PoolExists(BlockyardError):
@@ -251,6 +259,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     PlanNotFound,
     WorkerNotFound,
     WorkerReplaced,
+    NoEvents,
     PoolExists,
     PoolInUse,
     SequenceExistsElsewhere,

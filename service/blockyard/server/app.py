@@ -6,7 +6,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from fastapi import Request, Response
@@ -21,6 +21,8 @@ from blockyard.server import openapi
 from blockyard.server.clock import Clock
 from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
+from blockyard.server.events.hub import EventHub
+from blockyard.server.events.routes import event_routes
 from blockyard.server.guard import Guard
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
@@ -36,6 +38,9 @@ from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
 from blockyard.server.sse import Streams
 from blockyard.server.worker_routes import worker_routes
+
+if TYPE_CHECKING:  # ZeroMQ is an extra
+    from blockyard.server.events.sockets import EventSockets
 
 log = structlog.get_logger("blockyard.server")
 
@@ -62,6 +67,8 @@ class Server:
         settings: Its own.
         durable: What it writes down, and where; None: nothing.
         on_failure: Called if what it has done cannot be written down: the process has to end.
+        sockets: Where events go beside server-sent ones; None: nowhere.
+        address: Where it listens, host and port, for people and topics; default: that of ``settings``.
 
     Attributes:
         api: FastAPI's part, which holds all routes.
@@ -71,7 +78,12 @@ class Server:
     """
 
     def __init__(
-        self, settings: Settings, durable: Durable | None, on_failure: Callable[[JournalError], None]
+        self,
+        settings: Settings,
+        durable: Durable | None,
+        on_failure: Callable[[JournalError], None],
+        sockets: "EventSockets | None",
+        address: str | None,
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
@@ -86,7 +98,10 @@ class Server:
             registry.register(self._journal_figures)
         journal = durable.journal if durable else None
         self._pool_journal = PoolJournal(journal, self._fail, self._journal_figures)
-        self.pools = Pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal)
+        address = address or f"{settings.host}:{settings.port}"
+        self._hub = EventHub(self._pool_journal.settled, sockets, address)
+        registry.register(self._hub)
+        self.pools = Pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
         handlers = PoolCallHandlers(self.pools, clock)
         self.api = FastAPIOffline(
             title="blockyard",
@@ -105,6 +120,7 @@ class Server:
         self.api.include_router(api_routes(self.pools, clock))
         self.api.include_router(plan_routes(self.pools))
         self.api.include_router(worker_routes(self.pools, clock))
+        self.api.include_router(event_routes(self.pools, self._hub, self.streams))
         self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes())
@@ -158,6 +174,8 @@ class Server:
             keeper = self._durable.keeper(self.pools.lines, self._pool_journal.fail, self._journal_figures)
             await ending.enter_async_context(_running(keeper.run()))
         await ending.enter_async_context(_running(_expire_leases(self.pools, clock)))
+        await ending.enter_async_context(_running(self._hub.run()))
+        await ending.enter_async_context(_running(self._hub.answer()))
         self.readiness.begin()
 
     def stop(self) -> None:
@@ -182,9 +200,11 @@ def create_app(
     settings: Settings,
     durable: Durable | None = None,
     on_failure: Callable[[JournalError], None] = lambda _: None,
+    sockets: "EventSockets | None" = None,
+    address: str | None = None,
 ) -> Server:
     """The server's application: with no pools in it, or with those that it wrote down before."""
-    return Server(settings, durable, on_failure)
+    return Server(settings, durable, on_failure, sockets, address)
 
 
 @contextlib.contextmanager

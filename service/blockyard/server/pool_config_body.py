@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
+from blockyard.core.config import EventsConfig, Eviction, GroupConfig, HashForm, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hashing import HashAlgorithm
@@ -33,6 +33,23 @@ class Group(Body):
     num_blocks_per_request: PositiveCount | None = Field(None, description="Blocks of a hot buffer.")
     is_draft: bool = Field(False, description="A draft model's: the last matched block is computed anew.")
     is_host_resident: bool = Field(False, description="Its blocks are those of num_host_blocks.")
+
+
+class EventsBody(Body):
+    """What is told of the prefix index as it changes."""
+
+    topic: Annotated[str, Field(max_length=256)] | None = Field(
+        None, description="Of the pool's ZeroMQ messages; default: kv@host:port@pool."
+    )
+    hash_form: Annotated[HashForm, Field(strict=False)] = Field(
+        HashForm.INT64, description="Of hashes over ZeroMQ: their low 64 bits, or whole."
+    )
+    rank: Count | None = Field(None, description="Of the data-parallel engine, if it is one of several.")
+    needs_token_ids: bool = Field(
+        False,
+        description="Refuse block_hashes without event_token_ids beside them, so that every event has the "
+        "tokens of its blocks: some routers index by these. If false, events have them where they were told.",
+    )
 
 
 _FROM_PLAN = ("num_blocks", "num_host_blocks", "scheduler_block_size", "hash_block_size")
@@ -88,6 +105,9 @@ class PoolConfigBody(Body):
         True,
         description="Once a worker has registered: give no blocks while one is lost, or a rank has none.",
     )
+    events: bool | EventsBody | None = Field(
+        None, description="Publish KV events: true, or how. Their token_ids are empty unless they were told."
+    )
 
     def configure(self) -> tuple[PoolConfig, Plan | None]:
         """The pool's configuration with every default filled in, and the plan that it is from, if it is.
@@ -103,16 +123,22 @@ class PoolConfigBody(Body):
                 given[-1] if given else "groups",
                 f"give one of block_size (for a single full-attention group), groups and plan{found}",
             )
-        options = self.model_dump(exclude={"num_blocks", "block_size", "groups", "plan"})
+        options = self.model_dump(exclude={"num_blocks", "block_size", "groups", "plan", "events"})
+        options["events"] = self._events()
         if self.plan is not None:
-            return self._planned(
-                self.plan, self.model_dump(exclude={*_FROM_PLAN, "block_size", "groups", "plan"})
-            )
+            for name in _FROM_PLAN:
+                options.pop(name, None)
+            return self._planned(self.plan, options)
         if self.num_blocks is None:
             raise InvalidRequest.of("num_blocks", "is missing")
         groups = self.groups or [Group(kind="full_attention", block_size=self.block_size or 0)]
         configs = [GroupConfig(**group.model_dump()) for group in groups]
         return PoolConfig.of(num_blocks=self.num_blocks, groups=configs, **options), None
+
+    def _events(self) -> EventsConfig | None:
+        if isinstance(self.events, EventsBody):
+            return EventsConfig(**dict(self.events))
+        return EventsConfig() if self.events else None
 
     def _planned(self, body: PlanBody, options: dict[str, Any]) -> tuple[PoolConfig, Plan]:
         for name in _FROM_PLAN:

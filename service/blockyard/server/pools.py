@@ -9,6 +9,7 @@ from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, Pool
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
+from blockyard.server.events.hub import EventHub
 from blockyard.server.journal.command_codec import encode_command
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.recovery import RecoveredPool
@@ -28,13 +29,14 @@ class Pools:
     """None at first, ``max_pools`` at most, each of ``max_pool_blocks`` at most.
 
     All commands go through `apply`, which writes them down: nothing may be told of what they did before
-    `PoolJournal.settled`.
+    `PoolJournal.settled`. Their events go to ``hub``.
     """
 
-    def __init__(self, max_pools: int, max_pool_blocks: int, journal: PoolJournal) -> None:
+    def __init__(self, max_pools: int, max_pool_blocks: int, journal: PoolJournal, hub: EventHub) -> None:
         self._max_pools = max_pools
         self._max_pool_blocks = max_pool_blocks
         self._journal = journal
+        self._hub = hub
         self._pools: dict[str, _OwnedPool] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Pool]]:
@@ -84,13 +86,15 @@ class Pools:
             BlockyardError: As `Pool.apply`.
         """
         owned = self._owned(name)
-        if owned.line is None:
-            return owned.pool.apply(command, now_ms)
-        entry = encode_command(command, now_ms)  # before it is done: what cannot be written down is not
+        # Before it is done: what cannot be written down is not.
+        entry = None if owned.line is None else encode_command(command, now_ms)
         try:
             return owned.pool.apply(command, now_ms)
         finally:
-            self._journal.add(owned.line, entry)
+            if owned.line is not None and entry is not None:
+                self._journal.add(owned.line, entry)
+            if owned.pool.events is not None:
+                self._hub.note(name)
 
     def create(
         self, name: str, config: PoolConfig, plan: Plan | None = None, request: bytes | None = None
@@ -127,12 +131,14 @@ class Pools:
         pool = Pool(config)
         line = self._journal.create(name, config, request)
         self._pools[name] = _OwnedPool(pool, plan, line)
+        self._hub.open(name, pool)
         return pool, True
 
     def adopt(self, recovered: list[RecoveredPool], now_ms: int) -> None:
         """Own these pools again: whoever was there before counts as having called just now."""
         for each in recovered:
             self._pools[each.name] = _OwnedPool(each.pool, each.plan, each.line)
+            self._hub.open(each.name, each.pool)
             self.apply(each.name, Resume(since_ms=each.pool.now_ms), now_ms)
 
     def delete(self, name: str, *, force: bool) -> Pool:
@@ -152,6 +158,7 @@ class Pools:
         if owned.line is not None:
             self._journal.drop(owned.line)
         del self._pools[name]
+        self._hub.drop(name)
         return owned.pool
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:

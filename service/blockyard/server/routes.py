@@ -51,6 +51,10 @@ class PoolDescription(BaseModel):
     worker_timeout_ms: int
     needs_all_workers: bool
     num_ranks: int | None
+    events: dict[str, Any] | None = Field(
+        description="How it publishes events; null: not at all. With needs_token_ids they all have "
+        "token_ids; else these are empty where only hashes were told."
+    )
 
     @classmethod
     def of(cls, name: str, pool: Pool) -> "PoolDescription":

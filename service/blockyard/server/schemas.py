@@ -95,6 +95,16 @@ class ContentBody(ExtrasBody):
     )
 
 
+EventTokenIds = Annotated[
+    list[TokenId],
+    Field(
+        max_length=MAX_TOKENS,
+        description="Beside hashes: the tokens not sent before, for the pool's events alone. All that the "
+        "hashes stand for, or none.",
+    ),
+]
+
+
 class HashBody(ExtrasBody):
     """Tokens to hash."""
 
@@ -153,6 +163,7 @@ class AdmissionBody(ContentBody):
         None, description="Of a new sequence: its encoder input's tokens; default: none."
     )
     skip_prefix_cache: bool = False
+    event_token_ids: EventTokenIds = Field(default_factory=list)
 
     def admission(self) -> ask.Admission:
         """The same for the core."""
@@ -164,6 +175,7 @@ class AdmissionBody(ContentBody):
             num_lookahead_tokens=self.num_lookahead_tokens,
             block_hashes=self.block_hashes,
             token_ids=self.token_ids,
+            event_token_ids=self.event_token_ids,
             extras=self.extras(),
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
@@ -196,6 +208,7 @@ class CommitBody(LeaseBody):
     )
     block_hashes: BlockHashes = Field(default_factory=list)
     token_ids: TokenIds = Field(default_factory=list)
+    event_token_ids: EventTokenIds = Field(default_factory=list)
 
     def command(self) -> ask.Commit:
         """The command."""
@@ -205,6 +218,7 @@ class CommitBody(LeaseBody):
             num_computed_tokens=self.num_computed_tokens,
             block_hashes=self.block_hashes,
             token_ids=self.token_ids,
+            event_token_ids=self.event_token_ids,
         )
 
 
@@ -243,6 +257,7 @@ class StepExtendBody(Body):
     num_lookahead_tokens: Count = 0
     block_hashes: dict[Handle, BlockHashes] = Field(default_factory=dict)
     token_ids: dict[Handle, TokenIds] = Field(default_factory=dict)
+    event_token_ids: dict[Handle, EventTokenIds] = Field(default_factory=dict)
 
 
 class StepBody(LeaseBody):
@@ -275,6 +290,7 @@ class StepBody(LeaseBody):
                 num_lookahead_tokens=extend.num_lookahead_tokens,
                 block_hashes={SequenceHandle(key): value for key, value in extend.block_hashes.items()},
                 token_ids={SequenceHandle(key): value for key, value in extend.token_ids.items()},
+                event_token_ids={SequenceHandle(key): value for key, value in extend.event_token_ids.items()},
             )
             if extend
             else ask.StepExtend(),

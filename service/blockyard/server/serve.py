@@ -1,12 +1,15 @@
 """Running the server: one process, one event loop, a clean end."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
 import signal
 import socket
+from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import structlog
 import uvicorn
@@ -14,9 +17,13 @@ import uvicorn
 from blockyard.server import logs
 from blockyard.server.app import Server, create_app
 from blockyard.server.durable import Durable
+from blockyard.server.events.errors import EventsUnavailable
 from blockyard.server.http_protocol import BoundedHttpProtocol
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.settings import Settings
+
+if TYPE_CHECKING:
+    from blockyard.server.events.sockets import EventSockets
 
 log = structlog.get_logger("blockyard.server")
 
@@ -48,10 +55,15 @@ class _Server(uvicorn.Server):
         await self._app.readiness.wait()
         gc.collect()
         gc.freeze()  # what is here by now stays: collections need not look at it again
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        url = f"http://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
+
+
+def _address(listening: socket.socket) -> str:
+    """Host and port, as they stand in a URL."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def serve(settings: Settings, sockets: list[socket.socket]) -> int:
@@ -63,16 +75,37 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
 
     Raises:
         JournalError: The data directory is another's, or cannot be read.
+        EventsUnavailable: The sockets for events cannot be had.
     """
     logs.configure(settings.log_level, settings.log_format)
     _raise_file_limit()
-    if settings.volatile:
-        return _serve(settings, sockets, None)
-    with Durable(settings) as durable:
-        return _serve(settings, sockets, durable)
+    with _event_sockets(settings) as event_sockets:
+        if settings.volatile:
+            return _serve(settings, sockets, None, event_sockets)
+        with Durable(settings) as durable:
+            return _serve(settings, sockets, durable, event_sockets)
 
 
-def _serve(settings: Settings, sockets: list[socket.socket], durable: Durable | None) -> int:
+@contextlib.contextmanager
+def _event_sockets(settings: Settings) -> Iterator["EventSockets | None"]:
+    """The sockets that ``settings`` ask for. Raises EventsUnavailable."""
+    if not settings.event_endpoint:
+        yield None
+        return
+    try:
+        from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise EventsUnavailable("--event-endpoint needs ZeroMQ: pip install 'blockyard[events]'") from error
+    with EventSockets(settings.event_endpoint, settings.event_replay_endpoint) as sockets:
+        yield sockets
+
+
+def _serve(
+    settings: Settings,
+    sockets: list[socket.socket],
+    durable: Durable | None,
+    event_sockets: "EventSockets | None",
+) -> int:
     failures: list[JournalError] = []
 
     def end(error: JournalError) -> None:
@@ -84,7 +117,7 @@ def _serve(settings: Settings, sockets: list[socket.socket], durable: Durable | 
         else:
             server.should_exit = True
 
-    app = create_app(settings, durable, end)
+    app = create_app(settings, durable, end, event_sockets, _address(sockets[0]))
     config = uvicorn.Config(
         app,
         log_config=None,

@@ -83,6 +83,12 @@ class Settings:
     )
     snapshot_mib: int = setting(64, "The same after so many MiB of journal.", at_least=1)
     snapshot_interval_s: int = setting(600, "The same after so long, if there was any command.", at_least=1)
+    event_endpoint: str = setting(
+        "", "ZeroMQ endpoint that KV events are published at, such as tcp://0.0.0.0:5557; empty: none."
+    )
+    event_replay_endpoint: str = setting(
+        "", "ZeroMQ endpoint where missed events are asked for, such as tcp://0.0.0.0:5558; empty: none."
+    )
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
     max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)
@@ -105,3 +111,5 @@ class Settings:
         """
         for known in fields(self):
             rule_of(known).check(known.name, getattr(self, known.name))
+        if self.event_replay_endpoint and not self.event_endpoint:
+            raise ValueError("event_replay_endpoint goes with event_endpoint, which is not given")

@@ -36,8 +36,8 @@ class Feed(Protocol):
         """Wait until `read` may have something new. May be cancelled."""
         ...
 
-    def read(self) -> bytes:
-        """The next messages; empty if there is nothing new for now."""
+    def read(self) -> bytes | None:
+        """The next messages; empty if there is nothing new for now, None if there will be nothing more."""
         ...
 
     def close(self) -> None:
@@ -124,26 +124,23 @@ class EventStream(Response):
             self._feed.close()
 
     async def _send(self, send: Send) -> None:
-        feed = self._feed
-        chunk = message(retry=RECONNECT_MS)
-        while True:
+        chunk: bytes | None = message(retry=RECONNECT_MS)
+        while chunk is not None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            chunk = feed.read()
-            if not chunk:
+            chunk = self._feed.read()
+            if chunk == b"":
                 await asyncio.sleep(PACE_S)
-                chunk = feed.read() or await self._next()
+                chunk = await self._next()
 
-    async def _next(self) -> bytes:
+    async def _next(self) -> bytes | None:
         """What comes next, or a sign of life."""
-        while True:
+        while (chunk := self._feed.read()) == b"":
             try:
                 async with asyncio.timeout(KEEP_ALIVE_S):
                     await self._feed.changed()
             except TimeoutError:
                 return KEEPALIVE_COMMENT
-            chunk = self._feed.read()
-            if chunk:
-                return chunk
+        return chunk
 
 
 async def _hung_up(receive: Receive) -> None:

@@ -52,12 +52,13 @@ def _run(**values: Any) -> None:
     settings = Settings(**values)
     sockets = listening_sockets(settings.host, settings.port)
     # Half a second that neither a --help nor a mistake in the arguments should cost.
+    from blockyard.server.events.errors import EventsUnavailable  # noqa: PLC0415
     from blockyard.server.journal.errors import JournalError  # noqa: PLC0415
     from blockyard.server.serve import serve  # noqa: PLC0415
 
     try:
         sys.exit(serve(settings, sockets))
-    except JournalError as error:
+    except (EventsUnavailable, JournalError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -1,0 +1,110 @@
+"""Batches of events as routers read them: msgpack for ZeroMQ, JSON for server-sent events.
+
+A payload is ``[ts, events, rank]``; an event is a map with its ``type``. The first event of a batch has one
+field more, ``stream_id``: batches of one stream are numbered without a gap and without a repeat. Whoever does
+not know that field passes over it.
+
+In msgpack hashes are the pool's `HashForm`, in JSON they are whole, in hex.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import ormsgpack
+import pydantic_core
+
+from blockyard.core.config import HashForm, PoolConfig
+from blockyard.core.hash_chain import external_int64
+from blockyard.core.ids import BlockHash, GroupIndex
+from blockyard.core.kv_events import Batch, BlockRemoved, BlocksStored, KvEvent, StoredBlock, runs
+
+DEVICE: Final = "GPU"
+HOST: Final = "CPU"
+
+Event: TypeAlias = dict[str, Any]
+HashWriter: TypeAlias = Callable[[BlockHash], Any]
+
+
+class EventCodec:
+    """How events of a pool of ``config`` are written, under ``stream_id``."""
+
+    def __init__(self, config: PoolConfig, stream_id: str) -> None:
+        assert config.events is not None
+        self._rank = config.events.rank
+        self.stream_id = stream_id
+        self._external: HashWriter = external_int64 if config.events.hash_form is HashForm.INT64 else bytes
+        self._groups = config.groups
+
+    def msgpack(self, batch: Batch) -> bytes:
+        """The payload of ``batch``."""
+        return ormsgpack.packb([batch.now_ms / 1e3, self._events(batch, self._external), self._rank])
+
+    def json(self, batch: Batch) -> bytes:
+        """The same in JSON, with what a message of its own has to say besides."""
+        head = self.head(batch.number, batch.now_ms)
+        return pydantic_core.to_json({**head, "events": self._events(batch, bytes.hex)})
+
+    def head(self, number: int, now_ms: int) -> dict[str, Any]:
+        """What stands beside the events in JSON, and in a snapshot."""
+        return {
+            "stream_id": self.stream_id,
+            "sequence_number": number,
+            "ts": now_ms / 1e3,
+            "rank": self._rank,
+        }
+
+    def snapshot_events(self, stored: Sequence[Iterable[StoredBlock]], *, json: bool) -> Iterator[Event]:
+        """The events that tell of all that is ``stored``, a sequence of blocks for each group."""
+        write = bytes.hex if json else self._external
+        for group, blocks in enumerate(stored):
+            for run in runs(blocks):
+                yield self._event(BlocksStored(group, run), write)
+
+    def _events(self, batch: Batch, write: HashWriter) -> list[Event]:
+        events = [self._event(event, write) for event in batch.events]
+        events[0]["stream_id"] = self.stream_id
+        return events
+
+    def _event(self, event: KvEvent, write: HashWriter) -> Event:
+        if isinstance(event, BlocksStored):
+            return self._stored(event.group, event.blocks, write)
+        if isinstance(event, BlockRemoved):
+            hashes, medium = [write(event.block_hash)], self._medium(event.group)
+            return {
+                "type": "BlockRemoved",
+                "block_hashes": hashes,
+                "medium": medium,
+                "group_idx": event.group,
+            }
+        return {"type": "AllBlocksCleared"}
+
+    def _stored(self, number: GroupIndex, blocks: Sequence[StoredBlock], write: HashWriter) -> Event:
+        first, group = blocks[0], self._groups[number]
+        event: Event = {
+            "type": "BlockStored",
+            "block_hashes": [write(block.block_hash) for block in blocks],
+            "parent_block_hash": None if first.parent_hash is None else write(first.parent_hash),
+            "token_ids": array("Q", b"".join(block.token_ids or b"" for block in blocks)).tolist(),
+            "block_size": first.num_tokens,
+            "lora_id": None,  # a number of the engine's own, which callers do not tell
+            "medium": self._medium(number),
+            "lora_name": first.lora_name,
+        }
+        if first.extra_keys is not None:
+            event["extra_keys"] = [_plain(block.extra_keys, write) or None for block in blocks]
+        event["group_idx"] = number
+        event["kv_cache_spec_kind"] = group.kind
+        if group.sliding_window is not None:
+            event["kv_cache_spec_sliding_window"] = group.sliding_window
+        return event
+
+    def _medium(self, group: GroupIndex) -> str:
+        return HOST if self._groups[group].is_host_resident else DEVICE
+
+
+def _plain(value: Any, write: HashWriter) -> Any:
+    """Extra keys: bytes as hex in JSON, as they are in msgpack."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, write) for part in value]
+    return value.hex() if isinstance(value, bytes) and write is bytes.hex else value

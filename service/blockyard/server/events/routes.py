@@ -1,0 +1,115 @@
+"""A pool's events over HTTP: a stream of server-sent events, and all that is stored at one moment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import islice
+from typing import Annotated, Any
+
+import ormsgpack
+import pydantic_core
+from fastapi import APIRouter, Depends, Header, Request, Response
+from starlette.responses import StreamingResponse
+
+from blockyard.core.errors import NoEvents
+from blockyard.server.events.feed import EventFeed
+from blockyard.server.events.hub import EventHub
+from blockyard.server.events.pool_stream import PoolSnapshot, PoolStream
+from blockyard.server.media import JSON, MSGPACK, wants_msgpack
+from blockyard.server.pools import Pools
+from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.routes import refuse_unknown_query
+from blockyard.server.sse import EVENT_STREAM, EventStream, Streams
+
+EVENTS_A_PIECE = 64
+"""Events of a snapshot that are written in one turn of the event loop."""
+
+STREAM_TEXT = """
+Server-sent events. First come `snapshot` messages with all that is stored, in parts, the last with
+`is_last`; then a `batch` for each command that changes the pool's prefix index. Both have `stream_id`,
+`sequence_number`, `ts` (seconds), `rank` and `events`: `BlockStored`, `BlockRemoved`, `AllBlocksCleared`, as
+over ZeroMQ, with whole hashes in hex. A snapshot's number is that of the batch after it. With
+`Last-Event-ID` the stream goes on behind that message, as long as the batches since are kept; else it begins
+with a snapshot again: drop what you have.
+"""
+SNAPSHOT_TEXT = """
+All that is stored after the batch before `sequence_number` of `stream_id`, as `BlockStored` events. Subscribe
+over ZeroMQ first, then ask for this, then apply the batches from `sequence_number` on.
+"""
+
+
+def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
+    """The routes over the pools of ``hub``; a stream each is one of ``streams``."""
+    router = APIRouter(
+        prefix="/v1/pools/{pool}/events",
+        tags=["watching"],
+        responses=PROBLEM_RESPONSES,
+        dependencies=[Depends(refuse_unknown_query)],
+    )
+
+    @router.get(
+        "",
+        summary="What becomes a hit and what is one no more, as it happens.",
+        description=STREAM_TEXT,
+        response_class=Response,
+        responses={200: {"content": {EVENT_STREAM: {}}}},
+    )
+    async def events(pool: str, last_event_id: Annotated[str | None, Header()] = None) -> Response:
+        stream = _stream(pools, hub, pool)
+        streams.check()
+        return EventStream(EventFeed(stream, last_event_id), streams)
+
+    @router.get(
+        "/snapshot",
+        summary="All that is a hit at the moment, and the number of the batch to go on with.",
+        description=SNAPSHOT_TEXT,
+        response_class=Response,
+        responses={200: {"content": {JSON: {}, MSGPACK: {}}}},
+    )
+    async def snapshot(pool: str, request: Request) -> Response:
+        stream = _stream(pools, hub, pool)
+        is_json = not wants_msgpack(dict(request.scope["headers"]))
+        return StreamingResponse(
+            _pieces(stream, stream.snapshot(), is_json=is_json), media_type=JSON if is_json else MSGPACK
+        )
+
+    return router
+
+
+def _stream(pools: Pools, hub: EventHub, name: str) -> PoolStream:
+    """The stream of the pool of this name. Raises PoolNotFound, NoEvents."""
+    pools.get(name)
+    stream = hub.get(name)
+    if stream is None:
+        raise NoEvents(f"pool {name!r} has no events: create it with events set to true")
+    return stream
+
+
+async def _pieces(stream: PoolStream, snapshot: PoolSnapshot, *, is_json: bool) -> AsyncIterator[bytes]:
+    """``snapshot`` as one map whose last member are its events, written a few at a time."""
+    head = stream.codec.head(snapshot.number, snapshot.now_ms)
+    found = []
+    events = stream.codec.snapshot_events(snapshot.stored, json=is_json)
+    while piece := list(islice(events, EVENTS_A_PIECE)):
+        found += piece
+        await asyncio.sleep(0)
+    yield _json_head(head) if is_json else _msgpack_head(head, len(found))
+    for at in range(0, len(found), EVENTS_A_PIECE):
+        piece = found[at : at + EVENTS_A_PIECE]
+        if is_json:
+            yield (b"," if at else b"") + pydantic_core.to_json(piece)[1:-1]
+        else:
+            yield b"".join(map(ormsgpack.packb, piece))
+        await asyncio.sleep(0)
+    if is_json:
+        yield b"]}"
+
+
+def _json_head(head: dict[str, Any]) -> bytes:
+    return pydantic_core.to_json(head)[:-1] + b',"events":['
+
+
+def _msgpack_head(head: dict[str, Any], num_events: int) -> bytes:
+    # map of so many members { ..., "events": array with its length in 32 bits
+    members = b"".join(ormsgpack.packb(part) for member in head.items() for part in member)
+    length = b"\xdd" + num_events.to_bytes(4, "big")
+    return bytes([0x80 + len(head) + 1]) + members + ormsgpack.packb("events") + length
