@@ -134,6 +134,10 @@ def ask_sparse_plan(**hisparse: int) -> Callable[[TestClient], Response]:
 
 MAX_BODY_BYTES = 4096
 
+def provoke_no_events(api: TestClient) -> Response:
+    return api.get(f"{make_pool(api)}/events")
+
+
 CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] = {
     "invalid_request": (
         provoke_invalid_request,
@@ -145,6 +149,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "plan_not_found": (provoke_plan_not_found, 404, {}),
     "worker_not_found": (provoke_worker_not_found, 404, {}),
     "worker_replaced": (provoke_worker_replaced, 409, {}),
+    "no_events": (provoke_no_events, 404, {}),
     "pool_exists": (provoke_pool_exists, 409, {}),
     "pool_in_use": (provoke_pool_in_use, 409, {}),
     "sequence_exists_elsewhere": (provoke_sequence_exists_elsewhere, 409, {}),

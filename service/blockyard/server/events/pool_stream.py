@@ -52,7 +52,8 @@ class PoolStream:
 
     Args:
         pool: The pool, which has events. Batches that wait in it are the first ones.
-        topic: Under which they are sent.
+        topic: Under which they are sent, unless the pool has one of its own.
+        max_batches: Of those published, how many are kept.
 
     Attributes:
         stream_id: Another one after each start: what follows it may be something else than what was there.
@@ -61,7 +62,7 @@ class PoolStream:
         followers: Numbers of the batches that those who follow want next, by whoever follows.
     """
 
-    def __init__(self, pool: Pool, topic: str) -> None:
+    def __init__(self, pool: Pool, topic: str, max_batches: int = MAX_BATCHES) -> None:
         assert pool.events is not None
         assert pool.config.events is not None
         self.topic = pool.config.events.topic if pool.config.events.topic is not None else topic
@@ -74,7 +75,7 @@ class PoolStream:
         earlier = self._events.take()
         self.next_number = self._events.next_number
         self._buffer: deque[PublishedBatch] = deque(
-            (PublishedBatch(batch, self.codec) for batch in earlier), maxlen=MAX_BATCHES
+            (PublishedBatch(batch, self.codec) for batch in earlier), maxlen=max_batches
         )
         self._news: asyncio.Future[None] | None = None
 

@@ -33,7 +33,7 @@ with a snapshot again: drop what you have.
 """
 SNAPSHOT_TEXT = """
 All that is stored after the batch before `sequence_number` of `stream_id`, as `BlockStored` events. Subscribe
-over ZeroMQ first, then ask for this, then apply the batches from `sequence_number` on.
+to `topic` over ZeroMQ first, then ask for this, then apply the batches from `sequence_number` on.
 """
 
 
@@ -86,7 +86,7 @@ def _stream(pools: Pools, hub: EventHub, name: str) -> PoolStream:
 
 async def _pieces(stream: PoolStream, snapshot: PoolSnapshot, *, is_json: bool) -> AsyncIterator[bytes]:
     """``snapshot`` as one map whose last member are its events, written a few at a time."""
-    head = stream.codec.head(snapshot.number, snapshot.now_ms)
+    head = {"topic": stream.topic, **stream.codec.head(snapshot.number, snapshot.now_ms)}
     found = []
     events = stream.codec.snapshot_events(snapshot.stored, json=is_json)
     while piece := list(islice(events, EVENTS_A_PIECE)):

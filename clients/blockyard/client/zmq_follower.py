@@ -1,0 +1,121 @@
+"""A pool's prefix index kept over ZeroMQ: `KvMirror` and its sockets. Needs the extra ``events``.
+
+with ZmqFollower(url, "chat", "tcp://10.0.0.5:5557", "tcp://10.0.0.5:5558") as follower:
+    while True:
+        follower.follow(timeout_s=1.0)
+        follower.mirror.has(external_int64(block_hash))
+"""
+
+import time
+from typing import Self
+from urllib.parse import quote
+
+import httpx
+import ormsgpack
+import zmq
+
+from blockyard.client.kv_events import KvBatch, KvSnapshot
+from blockyard.client.kv_mirror import KvMirror
+
+MAX_WAITING = 100_000
+"""Messages that are kept until they are taken."""
+ANSWER_TIMEOUT_S = 5.0
+"""After such a silence, what is left of an answer is not waited for: a snapshot takes its place."""
+SNAPSHOT_TIMEOUT_S = 60.0
+END_NUMBER = (-1).to_bytes(8, "big", signed=True)
+
+
+class ZmqFollower:
+    """Subscribes, then reads all that is stored; from then on as far as it is asked to `follow`.
+
+    Used by one thread.
+
+    Args:
+        url: The server's.
+        pool: The pool's name.
+        endpoint: The server's ``--event-endpoint``, as it is reached from here.
+        replay_endpoint: Its ``--event-replay-endpoint``; None where it has none: a snapshot is then read in
+            place of what was missed.
+
+    Attributes:
+        mirror: The index.
+
+    Raises:
+        httpx.HTTPError: The server does not answer, or the pool has no events.
+    """
+
+    def __init__(self, url: str, pool: str, endpoint: str, replay_endpoint: str | None = None) -> None:
+        self.mirror = KvMirror(self._snapshot, self._missed)
+        self._http = httpx.Client(base_url=url, timeout=SNAPSHOT_TIMEOUT_S)
+        self._path = f"/v1/pools/{quote(pool, safe='')}/events/snapshot"
+        self._topic = ""
+        self._replay_endpoint = replay_endpoint
+        self._context = zmq.Context()
+        try:
+            self.mirror.catch_up()  # says the topic; what comes until we are subscribed is caught up with
+            self._updates = self._context.socket(zmq.SUB)
+            self._updates.rcvhwm = MAX_WAITING
+            self._updates.subscribe(self._topic)
+            self._updates.connect(endpoint)
+            self.mirror.catch_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def follow(self, timeout_s: float = 0.0) -> int:
+        """Take what has come, waiting up to ``timeout_s`` for the first of it; returns how many batches.
+
+        Raises:
+            httpx.HTTPError: Something was missed, and the server does not answer.
+            InvalidEvents: What came is no batch.
+        """
+        num_taken = 0
+        wait_ms = int(timeout_s * 1e3)
+        while self._updates.poll(wait_ms):
+            frames = self._updates.recv_multipart()
+            wait_ms = 0
+            if frames[0].decode() == self._topic:  # a subscription is to all topics that begin so
+                self.mirror.receive(KvBatch.from_frames(frames))
+                num_taken += 1
+        return num_taken
+
+    def catch_up(self) -> None:
+        """Have what the server had when this was called, whatever was missed. Raises httpx.HTTPError."""
+        self.follow()
+        self.mirror.catch_up()
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._context.destroy(linger=0)
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _snapshot(self) -> KvSnapshot:
+        response = self._http.get(self._path, headers={"accept": "application/msgpack"}).raise_for_status()
+        document = ormsgpack.unpackb(response.content)
+        self._topic = document["topic"]
+        return KvSnapshot.from_document(document)
+
+    def _missed(self, number: int) -> list[KvBatch]:
+        """The batches from ``number`` on; none, too, if they did not all arrive."""
+        batches: list[KvBatch] = []
+        if self._replay_endpoint is None:
+            return batches
+        with self._context.socket(zmq.DEALER) as socket:
+            socket.linger = 0
+            socket.rcvhwm = MAX_WAITING
+            socket.connect(self._replay_endpoint)
+            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic.encode()])
+            deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+            while socket.poll(max(int((deadline_s - time.monotonic()) * 1e3), 0)):
+                _, *frames = socket.recv_multipart()
+                if frames[1] == END_NUMBER:
+                    return batches
+                batches.append(KvBatch.from_frames(frames))
+                deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        return []
