@@ -134,6 +134,7 @@ def ask_sparse_plan(**hisparse: int) -> Callable[[TestClient], Response]:
 
 MAX_BODY_BYTES = 4096
 
+
 def provoke_no_events(api: TestClient) -> Response:
     return api.get(f"{make_pool(api)}/events")
 

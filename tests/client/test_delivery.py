@@ -32,12 +32,18 @@ from blockyard.core.ids import LeaseId
 LOST = ConnectionLost("lost")
 POLICY = RetryPolicy(max_attempts=4, first_pause_s=0.1, max_pause_s=0.3, max_total_s=60)
 KEYS = count()
+TRACES = count()
 
 
 def surroundings(times_s: Iterator[float] | None = None) -> Surroundings:
     """A clock that stands, or tells ``times_s``; the longest pauses; keys that were never given."""
     times_s = times_s or iter([0.0] * 100)
-    return Surroundings(now_s=lambda: next(times_s), draw=lambda: 1.0, new_key=lambda: f"key-{next(KEYS)}")
+    return Surroundings(
+        now_s=lambda: next(times_s),
+        draw=lambda: 1.0,
+        new_key=lambda: f"key-{next(KEYS)}",
+        trace=lambda: {"traceparent": f"of-{next(TRACES)}"},
+    )
 
 
 def refusal(status: int, code: str) -> Response:

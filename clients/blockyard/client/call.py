@@ -1,6 +1,6 @@
 """One call of the protocol as a value: what to send, and how to read what comes back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
@@ -37,9 +37,9 @@ class Call(Generic[T]):
     if_gone: tuple[type[BlockyardError], T] | None = None
     unreachable: T | None = None
 
-    def request(self, origin: str, key: str | None) -> Request:
-        """The request at ``origin``, under the idempotency key ``key``."""
-        headers = {"Accept": self.form.value}
+    def request(self, origin: str, key: str | None, trace: Mapping[str, str]) -> Request:
+        """The request at ``origin``, under the idempotency key ``key``, with the headers ``trace``."""
+        headers = {"Accept": self.form.value, **trace}
         if self.body:
             headers["Content-Type"] = self.form.value
         if key is not None:

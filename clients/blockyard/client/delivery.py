@@ -4,7 +4,7 @@
 of a few lines and cannot differ in what they decide.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -37,11 +37,13 @@ class Surroundings:
         now_s: Tells the time, on a steady clock.
         draw: Gives a number from 0 to 1.
         new_key: Gives an idempotency key that was never given before.
+        trace: Gives the headers that say which trace a call belongs to.
     """
 
     now_s: Callable[[], float]
     draw: Callable[[], float]
     new_key: Callable[[], str]
+    trace: Callable[[], Mapping[str, str]]
 
 
 def origin_of(url: str) -> str:
@@ -76,7 +78,8 @@ def deliver(
         BlockyardError: The refusal, or what ended the last try. See `may_have_been_done`.
     """
     attempts = Attempts(policy, surroundings.now_s())
-    request = call.request(origin, surroundings.new_key() if call.is_keyed else None)
+    key = surroundings.new_key() if call.is_keyed else None
+    request = call.request(origin, key, surroundings.trace())
     is_repeat = may_be_done = False
     while True:
         outcome = yield request

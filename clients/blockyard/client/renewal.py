@@ -8,6 +8,7 @@ Nothing but the lease's end ends a renewal. What is not a refusal is logged as a
 """
 
 import asyncio
+import contextvars
 import logging
 import threading
 import time
@@ -143,7 +144,9 @@ class TaskRenewal:
         """Begin, on the running loop."""
         renewing = renew_in_time(self._state, time.monotonic)
         self._task = asyncio.get_running_loop().create_task(
-            _renew_async(self._lease_of, renewing), name=f"renew {self._state.lease_id}"
+            _renew_async(self._lease_of, renewing),
+            name=f"renew {self._state.lease_id}",
+            context=contextvars.Context(),  # as in a thread: not part of whichever trace took the lease
         )
         lease = self._lease_of()
         assert lease is not None, "its lease starts it"

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from blockyard.client.call import Call
 from blockyard.client.delivery import Outcome, Pause, Surroundings, deliver
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.trace_headers import trace_headers
 from blockyard.client.transport import AsyncTransport, Transport
 from blockyard.client.wire import Request
 from blockyard.core.errors import BlockyardError
@@ -19,7 +20,12 @@ from blockyard.core.errors import BlockyardError
 STOPPING_S = 1.0
 """All that a closing sender waits for those that use it in the background."""
 
-_SURROUNDINGS = Surroundings(now_s=time.monotonic, draw=random.random, new_key=lambda: secrets.token_hex(16))
+_SURROUNDINGS = Surroundings(
+    now_s=time.monotonic,
+    draw=random.random,
+    new_key=lambda: secrets.token_hex(16),
+    trace=trace_headers,
+)
 
 
 class Stoppable(Protocol):

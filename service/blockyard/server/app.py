@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
@@ -39,8 +39,9 @@ from blockyard.server.settings import Settings
 from blockyard.server.sse import Streams
 from blockyard.server.worker_routes import worker_routes
 
-if TYPE_CHECKING:  # ZeroMQ is an extra
+if TYPE_CHECKING:  # extras
     from blockyard.server.events.sockets import EventSockets
+    from blockyard.server.tracing.tracing import Tracing
 
 log = structlog.get_logger("blockyard.server")
 
@@ -69,6 +70,7 @@ class Server:
         on_failure: Called if what it has done cannot be written down: the process has to end.
         sockets: Where events go beside server-sent ones; None: nowhere.
         address: Where it listens, host and port, for people and topics; default: that of ``settings``.
+        tracing: Traces its requests; None: nothing does.
 
     Attributes:
         api: FastAPI's part, which holds all routes.
@@ -84,6 +86,7 @@ class Server:
         on_failure: Callable[[JournalError], None],
         sockets: "EventSockets | None",
         address: str | None,
+        tracing: "Tracing | None",
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
@@ -101,7 +104,8 @@ class Server:
         address = address or f"{settings.host}:{settings.port}"
         self._hub = EventHub(self._pool_journal.settled, sockets, address)
         registry.register(self._hub)
-        self.pools = Pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
+        make_pools = Pools if tracing is None else tracing.pools
+        self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
         handlers = PoolCallHandlers(self.pools, clock)
         self.api = FastAPIOffline(
             title="blockyard",
@@ -125,15 +129,18 @@ class Server:
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes())
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
-        self._asgi = Guard(
+        settled = self._pool_journal.settled
+        self._asgi: ASGIApp = Guard(
             HotPath(self.api, handlers.hot()),
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
             max_requests_in_flight=settings.max_requests_in_flight,
             readiness=self.readiness,
-            settled=self._pool_journal.settled,
+            settled=settled if tracing is None else tracing.settled(self._pool_journal),
             registry=registry,
         )
+        if tracing is not None:
+            self._asgi = tracing.around(self._asgi)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's life."""
@@ -202,9 +209,10 @@ def create_app(
     on_failure: Callable[[JournalError], None] = lambda _: None,
     sockets: "EventSockets | None" = None,
     address: str | None = None,
+    tracing: "Tracing | None" = None,
 ) -> Server:
     """The server's application: with no pools in it, or with those that it wrote down before."""
-    return Server(settings, durable, on_failure, sockets, address)
+    return Server(settings, durable, on_failure, sockets, address, tracing)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,11 @@ class PoolJournal:
         self._journal = journal
         self._commit = None if journal is None else GroupCommit(journal, on_failure, figures)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settled` has nothing to wait for."""
+        return self._commit is None or self._commit.is_settled
+
     async def settled(self) -> None:
         """Wait until all that was applied is durable: then it may be told.
 

@@ -24,6 +24,7 @@ from blockyard.server.settings import Settings
 
 if TYPE_CHECKING:
     from blockyard.server.events.sockets import EventSockets
+    from blockyard.server.tracing.tracing import Tracing
 
 log = structlog.get_logger("blockyard.server")
 
@@ -76,28 +77,24 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     Raises:
         JournalError: The data directory is another's, or cannot be read.
         EventsUnavailable: The sockets for events cannot be had.
+        ModuleNotFoundError: Traces are to be sent, and the packages for it are not installed.
     """
     logs.configure(settings.log_level, settings.log_format)
     _raise_file_limit()
-    with _event_sockets(settings) as event_sockets:
-        if settings.volatile:
-            return _serve(settings, sockets, None, event_sockets)
-        with Durable(settings) as durable:
-            return _serve(settings, sockets, durable, event_sockets)
+    with contextlib.ExitStack() as ending:
+        tracing = ending.enter_context(_tracing()) if settings.traces else None
+        event_sockets = ending.enter_context(_event_sockets(settings)) if settings.event_endpoint else None
+        durable = None if settings.volatile else ending.enter_context(Durable(settings))
+        return _serve(settings, sockets, durable, event_sockets, tracing)
 
 
-@contextlib.contextmanager
-def _event_sockets(settings: Settings) -> Iterator["EventSockets | None"]:
+def _event_sockets(settings: Settings) -> "EventSockets":
     """The sockets that ``settings`` ask for. Raises EventsUnavailable."""
-    if not settings.event_endpoint:
-        yield None
-        return
     try:
         from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise EventsUnavailable("--event-endpoint needs ZeroMQ: pip install 'blockyard[events]'") from error
-    with EventSockets(settings.event_endpoint, settings.event_replay_endpoint) as sockets:
-        yield sockets
+    return EventSockets(settings.event_endpoint, settings.event_replay_endpoint)
 
 
 def _serve(
@@ -105,6 +102,7 @@ def _serve(
     sockets: list[socket.socket],
     durable: Durable | None,
     event_sockets: "EventSockets | None",
+    tracing: "Tracing | None",
 ) -> int:
     failures: list[JournalError] = []
 
@@ -117,7 +115,7 @@ def _serve(
         else:
             server.should_exit = True
 
-    app = create_app(settings, durable, end, event_sockets, _address(sockets[0]))
+    app = create_app(settings, durable, end, event_sockets, _address(sockets[0]), tracing)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -140,6 +138,13 @@ def _serve(
         return 1
     log.info("stopped")
     return 0
+
+
+def _tracing() -> "Tracing":
+    """Traces: only those who want them need the packages, and wait for them."""
+    from blockyard.server.tracing.tracing import Tracing  # noqa: PLC0415
+
+    return Tracing()
 
 
 def _raise_file_limit() -> None:

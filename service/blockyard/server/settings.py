@@ -100,6 +100,9 @@ class Settings:
     shutdown_timeout_s: int = setting(
         30, "How long requests in flight may take once the server is told to stop.", at_least=0
     )
+    traces: bool = setting(
+        False, "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing)."
+    )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
 

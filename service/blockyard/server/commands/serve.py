@@ -60,6 +60,12 @@ def _run(**values: Any) -> None:
         sys.exit(serve(settings, sockets))
     except (EventsUnavailable, JournalError) as error:
         raise click.ClickException(str(error)) from error
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise click.ClickException(
+            f"--traces needs the package {error.name!r}: pip install 'blockyard[tracing]'"
+        ) from error
 
 
 command = click.Command("serve", callback=_run, params=list(setting_options()), help=HELP)

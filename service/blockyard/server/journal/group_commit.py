@@ -63,6 +63,11 @@ class GroupCommit:
             self._lines.remove(line)
             line.waiting = []
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settled` has nothing to wait for."""
+        return self._gathering is None and self._appending is None
+
     async def settled(self) -> None:
         """Wait until all that was added is durable: then what was read from pools may be told.
 

@@ -1,0 +1,1 @@
+"""OpenTelemetry traces. Imported only for ``--traces``: the extra ``tracing`` brings what it needs."""
