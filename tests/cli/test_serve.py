@@ -90,10 +90,10 @@ def test_a_variable_sets_an_option_and_an_option_goes_before_its_variable() -> N
             client.create_pool("eight", num_blocks=8, block_size=16)
 
 
-def test_it_imports_neither_a_client_nor_a_plotter() -> None:
+def test_it_imports_no_client_no_plotter_and_no_exporter_of_traces() -> None:
     with start("serve", "--port", "0", "--volatile", PYTHONPROFILEIMPORTTIME="1") as process:
         first_line(require(process.stdout))
         process.terminate()
         imported = {line.rpartition("|")[2].strip() for line in require(process.stderr)}
     assert "uvicorn" in imported
-    assert imported.isdisjoint({"httpx", "plotext", "blockyard.client"})
+    assert imported.isdisjoint({"httpx", "plotext", "blockyard.client", "opentelemetry.sdk"})

@@ -14,7 +14,7 @@ from waiting import wait_for
 
 @dataclass(frozen=True, slots=True)
 class TakenSpan:
-    """A span as it arrived. Ids are hex; ``parent_id`` is empty for a root; ``kind`` as in OTLP: 2 is a server."""
+    """A span as it arrived. Ids are hex; a root's ``parent_id`` is empty; ``kind`` 2 is a server."""
 
     name: str
     kind: int
@@ -42,13 +42,23 @@ class Collector:
         """By which a server sends its traces here, without waiting for many of them."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
 
-    def wait_for(self, name: str, count: int = 1) -> list[TakenSpan]:
-        """The spans of this name, once there are as many."""
-        wait_for(lambda: len(self.named(name)) >= count)
-        return self.named(name)
+    def trace(self, trace_id: str, last: str) -> list[TakenSpan]:
+        """All spans of a trace, once that of the name ``last`` is among them."""
+        wait_for(lambda: any(span.name == last for span in self.where(trace_id=trace_id)))
+        return self.where(trace_id=trace_id)
 
-    def named(self, name: str) -> list[TakenSpan]:
-        return [span for span in self.spans if span.name == name]
+    def asked(self, path: str) -> TakenSpan:
+        """The last request for ``path``, once it is there."""
+        wait_for(lambda: any(span.attributes.get("url.path") == path for span in self.spans))
+        return [span for span in self.spans if span.attributes.get("url.path") == path][-1]
+
+    def where(self, **values: str) -> list[TakenSpan]:
+        """Those that have all of these."""
+        return [
+            span
+            for span in list(self.spans)
+            if all(getattr(span, name) == value for name, value in values.items())
+        ]
 
 
 @contextmanager

@@ -25,4 +25,8 @@ class ExportLog(logging.Handler):
         if now_s - self._written_s.get(kind, -REPEAT_S) < REPEAT_S:
             return
         self._written_s[kind] = now_s
-        log.log(record.levelno, "traces", said=record.getMessage())
+        log.log(record.levelno, "exporting traces", said=record.getMessage())
+
+    def stop(self) -> None:
+        """Write nothing more: a thread that writes while the interpreter ends would abort it."""
+        self.setLevel(logging.CRITICAL + 1)

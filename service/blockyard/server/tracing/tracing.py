@@ -1,8 +1,8 @@
 """The process's traces: made here, sent over OTLP/HTTP in the background.
 
-Where to, which requests and under which name say the variables of OpenTelemetry itself
-(``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME``, ...). The provider is not made
-the process's own: FastAPI would then trace by it, too, some routes and not others.
+Where to, which requests and under which name is said by OpenTelemetry's own variables, such as
+``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER`` and ``OTEL_SERVICE_NAME``. The provider is not made
+the whole process's: FastAPI would trace by it, too, and not the hot path.
 """
 
 import logging
@@ -12,6 +12,7 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
+import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -24,6 +25,8 @@ from blockyard.server.pools import Pools
 from blockyard.server.tracing.export_log import ExportLog
 from blockyard.server.tracing.request_spans import TracedApp, TracedPools, traced_settled
 
+log = structlog.get_logger("blockyard.tracing")
+
 FLUSH_S = 3.0
 """How long the end waits for the last spans to be sent: a collector that is there takes them in less."""
 
@@ -33,7 +36,8 @@ class Tracing:
 
     def __init__(self) -> None:
         logger = logging.getLogger("opentelemetry")
-        logger.addHandler(ExportLog())
+        self._log = ExportLog()
+        logger.addHandler(self._log)
         logger.propagate = False
         ours = Resource.create({"service.name": "blockyard", "service.version": version("blockyard")})
         self._exporter: SpanExporter = OTLPSpanExporter()
@@ -55,6 +59,8 @@ class Tracing:
         flushing.start()
         flushing.join(FLUSH_S)
         if flushing.is_alive():
+            log.warning("the last traces could not be sent", within_s=FLUSH_S)
+            self._log.stop()
             self._exporter.shutdown()
 
     def around(self, app: ASGIApp) -> ASGIApp:
