@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
