@@ -49,7 +49,10 @@ def _click_type(rule: Rule, *, is_number: bool) -> click.ParamType[Any]:
 
 
 def _run(**values: Any) -> None:
-    settings = Settings(**values)
+    try:
+        settings = Settings(**values)
+    except ValueError as error:  # options that do not go together
+        raise click.UsageError(str(error)) from error
     sockets = listening_sockets(settings.host, settings.port)
     # Half a second that neither a --help nor a mistake in the arguments should cost.
     from blockyard.server.events.errors import EventsUnavailable  # noqa: PLC0415

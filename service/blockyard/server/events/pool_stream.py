@@ -108,7 +108,7 @@ class PoolStream:
     def since(self, number: int, at_most: int = MAX_BATCHES) -> list[PublishedBatch]:
         """Batches from ``number`` on, or from the oldest that is kept."""
         first = self._buffer[0].number if self._buffer else self.next_number
-        skipped = max(number - first, 0)
+        skipped = min(max(number - first, 0), len(self._buffer))
         return list(islice(self._buffer, skipped, skipped + at_most))
 
     def has(self, number: int) -> bool:

@@ -1,0 +1,176 @@
+"""What one subscriber to a pool's events is sent, whenever it comes and however slow it is."""
+
+from blockyard.core.config import EventsConfig
+from blockyard.core.kv_events import AllBlocksCleared, Batch
+from blockyard.server.events.feed import EventFeed
+from blockyard.server.events.pool_stream import PoolStream
+from events.sse_reader import Message, messages_in
+from events.worked_batches import FULL, WorkedPool
+
+
+class Followed:
+    """A pool and its stream; ``num_kept`` batches are kept."""
+
+    def __init__(self, num_kept: int = 100) -> None:
+        self.worked = WorkedPool(FULL, events=EventsConfig())
+        self.stream = PoolStream(self.worked.pool, "topic", num_kept)
+        self._num_prompts = 0
+
+    def happen(self, times: int = 1) -> None:
+        """A prompt is cached, for want of blocks mostly in place of another: a batch or two, not told yet."""
+        for _ in range(times):
+            first = 100 * self._num_prompts
+            self.worked.run(f"s{first}", 9, token_ids=list(range(first, first + 9)))
+            self._num_prompts += 1
+
+    def publish(self) -> None:
+        batches = self.stream.take()
+        if batches:
+            self.stream.publish(batches)
+
+    def feed(self, last_event_id: str | None = None) -> EventFeed:
+        return EventFeed(self.stream, last_event_id)
+
+
+def read_all(feed: EventFeed) -> list[Message]:
+    text = b""
+    while chunk := feed.read():
+        text += chunk
+    return messages_in(text)
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    assert all(message.kind == "batch" for message in messages)
+    return [message.data["sequence_number"] for message in messages]
+
+
+def test_it_begins_with_a_snapshot_and_goes_on_behind_it() -> None:
+    followed = Followed()
+    followed.happen(3)
+    followed.publish()
+    feed = followed.feed()
+    snapshot = read_all(feed)
+    assert {message.kind for message in snapshot} == {"snapshot"}
+    events = [event for message in snapshot for event in message.data["events"]]
+    told = followed.worked.pool.events
+    assert told is not None
+    hashes = [each for event in events for each in event["block_hashes"]]
+    assert hashes == [each.hex() for each in told.stored[0]]
+    next_number = followed.stream.next_number
+    assert {message.data["sequence_number"] for message in snapshot} == {next_number}
+    followed.happen()
+    followed.publish()
+    assert numbers(read_all(feed))[0] == next_number
+    assert read_all(feed) == []
+
+
+def test_only_the_last_message_of_a_snapshot_has_an_id() -> None:
+    followed = Followed()
+    followed.happen(2)
+    followed.publish()
+    *parts, last = read_all(followed.feed())
+    assert parts
+    assert [part.identity for part in parts] == [None] * len(parts)
+    assert [part.data["is_last"] for part in (*parts, last)] == [False] * len(parts) + [True]
+    assert last.identity == f"{followed.stream.stream_id}:{followed.stream.next_number - 1}"
+
+
+def test_of_an_empty_pool_there_is_an_empty_snapshot_to_come_back_with() -> None:
+    followed = Followed()
+    (only,) = read_all(followed.feed())
+    assert (only.data["events"], only.data["is_last"]) == ([], True)
+    followed.happen()
+    followed.publish()
+    assert numbers(read_all(followed.feed(only.identity)))[0] == 0
+
+
+def test_whoever_comes_back_goes_on_where_it_was() -> None:
+    followed = Followed()
+    feed = followed.feed()
+    read_all(feed)
+    followed.happen(2)
+    followed.publish()
+    first, *_ = read_all(feed)
+    followed.happen(2)
+    followed.publish()
+    again = numbers(read_all(followed.feed(first.identity)))
+    assert again == list(range(first.data["sequence_number"] + 1, followed.stream.next_number))
+
+
+def test_an_id_of_another_stream_or_of_nothing_begins_anew() -> None:
+    followed = Followed()
+    followed.happen()
+    followed.publish()
+    stream_id = followed.stream.stream_id
+    for identity in ("0123:0", f"{stream_id}:99", f"{stream_id}:x", f"{stream_id}:-2", "", "\u0661", ":"):
+        assert read_all(followed.feed(identity))[0].kind == "snapshot"
+
+
+def test_whoever_falls_behind_what_is_kept_begins_anew() -> None:
+    followed = Followed(num_kept=3)
+    feed = followed.feed()
+    read_all(feed)
+    followed.happen(10)
+    followed.publish()
+    messages = read_all(feed)
+    assert messages[0].kind == "snapshot"
+    assert messages[0].data["sequence_number"] == followed.stream.next_number
+    assert read_all(followed.feed(f"{followed.stream.stream_id}:0"))[0].kind == "snapshot"
+
+
+def test_whoever_is_slow_over_a_snapshot_gets_no_gap_behind_it() -> None:
+    followed = Followed(num_kept=3)
+    followed.happen()
+    followed.publish()
+    feed = followed.feed()
+    feed.read()
+    followed.happen(10)
+    followed.publish()
+    found = read_all(feed)
+    begun = [message for message in found if message.kind == "snapshot" and message.data["part"] == 0]
+    assert [message.data["sequence_number"] for message in begun] == [followed.stream.next_number]
+
+
+def test_a_snapshot_waits_until_it_is_durable() -> None:
+    followed = Followed()
+    followed.happen()
+    feed = followed.feed()
+    assert feed.read() == b""
+    followed.publish()
+    assert messages_in(feed.read() or b"")[0].kind == "snapshot"
+
+
+def test_the_end_of_a_pool_is_the_end_of_the_stream() -> None:
+    followed = Followed()
+    feed = followed.feed()
+    read_all(feed)
+    followed.stream.publish([followed.stream.ending()])
+    followed.stream.close()
+    (last,) = messages_in(feed.read() or b"")
+    assert [event["type"] for event in last.data["events"]] == ["AllBlocksCleared"]
+    assert feed.read() is None
+
+
+def test_the_lag_is_that_of_the_slowest() -> None:
+    followed = Followed()
+    slow, quick = followed.feed(), followed.feed()
+    read_all(slow)
+    read_all(quick)
+    assert followed.stream.lag == 0
+    followed.happen(3)
+    followed.publish()
+    read_all(quick)
+    assert followed.stream.lag == followed.stream.next_number > 0
+    slow.close()
+    assert followed.stream.lag == 0
+
+
+def test_batches_that_a_replay_made_are_kept_for_whoever_missed_them() -> None:
+    worked = WorkedPool(FULL, events=EventsConfig())
+    worked.run("s", 9, token_ids=list(range(9)))
+    stream = PoolStream(worked.pool, "topic")
+    assert stream.next_number == 1
+    assert [batch.number for batch in stream.since(0)] == [0]
+    stream.publish([Batch(1, 0, [AllBlocksCleared()])])
+    assert [batch.number for batch in stream.since(0)] == [0, 1]
+    assert [batch.number for batch in stream.since(1)] == [1]

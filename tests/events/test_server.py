@@ -1,0 +1,269 @@
+"""Events of a real server: over ZeroMQ and as server-sent events, across restarts and deletions."""
+
+import json
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+import pytest
+import zmq
+
+from blockyard.client.zmq_follower import ZmqFollower
+from blockyard.core.hash_chain import external_int64
+from events.sse_reader import subscribed
+from server_process import READY, ServerProcess, first_line, require, run, running_server, start
+from waiting import wait_for
+
+POOL = "/v1/pools/pool"
+EVENTS = f"{POOL}/events"
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@contextmanager
+def publishing_server(
+    *options: str, endpoints: tuple[str, str] | None = None, is_killed: bool = False
+) -> Iterator[tuple[ServerProcess, str, str]]:
+    """A server that publishes, and its two endpoints; in the end it stops, or is killed."""
+    endpoint, replay = endpoints or (f"tcp://127.0.0.1:{free_port()}", f"tcp://127.0.0.1:{free_port()}")
+    named = ("--event-endpoint", endpoint, "--event-replay-endpoint", replay, "--log-level", "warning")
+    if not is_killed:
+        with running_server(*named, *options) as server:
+            yield server, endpoint, replay
+        return
+    with start("serve", "--port", "0", *named, *options, stderr=None) as process:
+        try:
+            line = first_line(require(process.stdout))
+            yield ServerProcess(line.removeprefix(READY).strip(), process), endpoint, replay
+        finally:
+            process.kill()
+
+
+def make_pool(server: ServerProcess, **options: Any) -> str:
+    """A pool of 100 blocks with events, and a lease of it."""
+    body = {"num_blocks": 100, "block_size": 4, "events": True, **options}
+    assert server.call("PUT", POOL, body)[0] == 201
+    return make_lease(server)
+
+
+def make_lease(server: ServerProcess) -> str:
+    lease = server.call("POST", f"{POOL}/leases", {"holder": "test", "ttl_ms": 600_000})[1]
+    return str(lease["lease_id"])
+
+
+def cache(server: ServerProcess, lease: str, *prompts: int) -> None:
+    """Two blocks of each prompt, of which nobody holds any in the end."""
+    for prompt in prompts:
+        name = f"s{prompt}"
+        held = {"lease_id": lease, "sequence_id": name}
+        tokens = {"num_tokens": 9, "token_ids": [prompt] * 9}
+        assert server.call("POST", f"{POOL}/allocate", {**held, **tokens})[0] == 200
+        assert server.call("POST", f"{POOL}/commit", {**held, "num_computed_tokens": 9})[0] == 200
+        assert server.call("POST", f"{POOL}/free", {"lease_id": lease, "sequence_ids": [name]})[0] == 200
+
+
+def stored_on(server: ServerProcess) -> set[int]:
+    """The hashes that the server has, in the form of ZeroMQ."""
+    events = server.call("GET", f"{EVENTS}/snapshot")[1]["events"]
+    return {external_int64(bytes.fromhex(each)) for event in events for each in event["block_hashes"]}
+
+
+def mirrored(follower: ZmqFollower) -> set[Any]:
+    return {each for stored in follower.mirror.stored.values() for each in stored}
+
+
+def test_a_follower_over_zeromq_has_what_the_server_has() -> None:
+    with publishing_server() as (server, endpoint, replay):
+        lease = make_pool(server, num_blocks=20)
+        cache(server, lease, 1, 2)
+        with ZmqFollower(server.url, "pool", endpoint, replay) as follower:
+            assert mirrored(follower) == stored_on(server)
+            cache(server, lease, *range(3, 20))
+            wait_for(lambda: follower.follow(0.1) == 0)
+            assert mirrored(follower) == stored_on(server)
+            assert follower.mirror.num_snapshots <= 2
+            last = follower.mirror.next_number
+            assert server.call("POST", f"{POOL}/reset_prefix_cache")[1]["ok"]
+            wait_for(lambda: follower.follow(0.1) == 0 and follower.mirror.next_number != last)
+            assert mirrored(follower) == set()
+
+
+def test_a_message_has_topic_number_and_batch() -> None:
+    with publishing_server() as (server, endpoint, _), zmq.Context() as context:
+        lease = make_pool(server, events={"topic": "kv@engine@model", "hash_form": "bytes", "rank": 3})
+        with context.socket(zmq.SUB) as updates:
+            updates.subscribe("kv@engine")
+            updates.connect(endpoint)
+            received: list[list[bytes]] = []
+
+            def arrived() -> bool:
+                cache(server, lease, len(received), 50)
+                if updates.poll(200):
+                    received.append(updates.recv_multipart())
+                return bool(received)
+
+            wait_for(arrived)  # a subscription takes its time, and what came before is not sent
+            topic, number, payload = received[0]
+    ts, (event, *_), rank = ormsgpack.unpackb(payload)
+    assert (topic, len(number), rank) == (b"kv@engine@model", 8, 3)
+    assert ts > 1.7e9
+    assert event["type"] == "BlockStored"
+    assert {len(each) for each in event["block_hashes"]} == {32}
+
+
+def test_what_was_missed_is_sent_again_and_ends_with_a_marker() -> None:
+    with publishing_server() as (server, _, replay), zmq.Context() as context:
+        lease = make_pool(server)
+        cache(server, lease, 1, 2, 3)
+        wait_for(lambda: server.call("GET", f"{EVENTS}/snapshot")[1]["sequence_number"] == 3)
+        with context.socket(zmq.DEALER) as asking:
+            asking.rcvtimeo = 20_000
+            asking.connect(replay)
+            for request in ([b"", (1).to_bytes(8, "big")], [b"", (1).to_bytes(8, "big"), b"another topic"]):
+                asking.send_multipart(request)
+                answers = [asking.recv_multipart()]
+                while answers[-1][2] != (-1).to_bytes(8, "big", signed=True):
+                    answers.append(asking.recv_multipart())
+                numbers = [int.from_bytes(answer[2], "big") for answer in answers[:-1]]
+                assert numbers == ([1, 2] if len(request) == 2 else [])
+                assert answers[-1] == [b"", b"", b"\xff" * 8, b""]
+            for nonsense in ([b"", b"short"], [b"x"], [b""] * 9, [b"", (1).to_bytes(8, "big"), b"\xff"]):
+                asking.send_multipart(nonsense)
+            asking.send_multipart([b"", (2**63).to_bytes(8, "big")])
+            assert asking.recv_multipart() == [b"", b"", b"\xff" * 8, b""]
+
+
+def test_a_killed_server_goes_on_with_its_numbers_under_another_id(tmp_path: Path) -> None:
+    ports = ("--port", str(free_port()), "--data-dir", str(tmp_path), "--snapshot-commands", "20")
+    with publishing_server(*ports, is_killed=True) as (server, endpoint, replay):
+        cache(server, make_pool(server), *range(10))
+        follower = ZmqFollower(server.url, "pool", endpoint, replay)
+        before = server.call("GET", f"{EVENTS}/snapshot")[1]
+        first_stream = follower.mirror.stream_id
+        assert before["sequence_number"] == 10
+    with follower, publishing_server(*ports, endpoints=(endpoint, replay)) as (successor, _, _):
+        after = successor.call("GET", f"{EVENTS}/snapshot")[1]
+        assert after["sequence_number"] == 10
+        assert after["events"] == before["events"]
+        assert after["stream_id"] != first_stream
+        cache(successor, make_lease(successor), 77)
+        follower.catch_up()
+        assert follower.mirror.next_number == 11
+        assert mirrored(follower) == stored_on(successor)
+        assert follower.mirror.stream_id == after["stream_id"]
+
+
+def test_server_sent_events_begin_with_a_snapshot_and_follow() -> None:
+    with running_server("--log-level", "warning") as server:
+        lease = make_pool(server)
+        cache(server, lease, 1)
+        with subscribed(server.port, EVENTS) as messages:
+            snapshot = next(messages)
+            assert snapshot.kind == "snapshot"
+            assert not snapshot.data["is_last"]
+            assert next(messages).data["is_last"]
+            cache(server, lease, 2)
+            batch = next(messages)
+        assert batch.kind == "batch"
+        assert batch.data["sequence_number"] == 1
+        assert batch.data["events"][0]["token_ids"] == [2] * 8
+        cache(server, lease, 3)
+        with subscribed(server.port, EVENTS, batch.identity) as messages:
+            assert next(messages).data["sequence_number"] == 2
+
+
+def test_deleting_a_pool_clears_it_for_its_followers_and_ends_the_stream() -> None:
+    with running_server("--log-level", "warning") as server:
+        lease = make_pool(server)
+        cache(server, lease, 1)
+        with subscribed(server.port, EVENTS) as messages:
+            while not next(messages).data.get("is_last"):
+                pass
+            assert server.call("DELETE", f"{POOL}?force=true")[0] == 200
+            (last,) = list(messages)
+        assert [event["type"] for event in last.data["events"]] == ["AllBlocksCleared"]
+
+
+def test_a_server_with_subscribers_stops_at_once() -> None:
+    with running_server("--log-level", "warning", "--shutdown-timeout-s", "60") as server:
+        make_pool(server)
+        with subscribed(server.port, EVENTS) as messages:
+            assert next(messages).data["is_last"]
+            server.process.send_signal(signal.SIGTERM)
+            assert list(messages) == []
+            assert server.process.wait(timeout=20) == 0
+
+
+def test_a_subscriber_that_reads_nothing_holds_up_nobody_and_is_sent_a_snapshot_once_it_reads() -> None:
+    with running_server("--log-level", "warning", "--volatile") as server:
+        lease = make_pool(server)
+        with subscribed(server.port, EVENTS) as messages:
+            assert next(messages).data["is_last"]
+            for prompt in range(40):
+                cache(server, lease, prompt)
+            seen = [next(messages).data["sequence_number"] for _ in range(10)]
+        assert seen == list(range(10))
+        assert server.call("GET", f"{POOL}/audit")[1]["ok"]
+
+
+def test_subscribers_beyond_the_limit_are_refused_and_streams_do_not_count_as_requests() -> None:
+    with running_server(
+        "--log-level", "warning", "--max-subscribers", "2", "--max-requests-in-flight", "1"
+    ) as server:
+        make_pool(server)
+        with subscribed(server.port, EVENTS) as one, subscribed(server.port, EVENTS) as two:
+            assert next(one).data["is_last"]
+            assert next(two).data["is_last"]
+            status, problem = server.call("GET", EVENTS)
+            assert (status, problem["code"]) == (503, "overloaded")
+            assert server.call("GET", f"{POOL}/stats")[0] == 200
+
+        def is_let_in() -> bool:
+            try:
+                with subscribed(server.port, EVENTS) as messages:
+                    return bool(next(messages).data["is_last"])
+            except AssertionError:
+                return False
+
+        wait_for(is_let_in)
+
+
+def test_the_snapshot_is_the_same_in_both_forms() -> None:
+    with running_server("--log-level", "warning") as server:
+        lease = make_pool(server)
+        cache(server, lease, *range(30))
+        in_json = server.call("GET", f"{EVENTS}/snapshot")[1]
+        request = urllib.request.Request(
+            f"{server.url}{EVENTS}/snapshot", headers={"Accept": "application/msgpack"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            in_msgpack = ormsgpack.unpackb(reply.read())
+    for event in in_json["events"]:
+        event["block_hashes"] = [external_int64(bytes.fromhex(each)) for each in event["block_hashes"]]
+    assert in_json == in_msgpack
+    assert in_json["topic"] == f"kv@127.0.0.1:{server.port}@pool"
+    assert json.dumps(in_json).count("BlockStored") == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--event-endpoint", "carrier-pigeon://x"), "--event-endpoint carrier-pigeon://x"),
+        (("--event-replay-endpoint", "tcp://127.0.0.1:1"), "goes with event_endpoint"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_is_named(options: tuple[str, ...], complaint: str) -> None:
+    ended = run("serve", "--volatile", "--port", "0", *options)
+    assert ended.returncode in (1, 2)
+    assert complaint in ended.stderr
+    assert "Traceback" not in ended.stderr
