@@ -13,10 +13,12 @@ from blockyard.client import (
     NO_RETRY,
     Admission,
     Admitted,
+    EventsConfig,
     ExtraKeyForm,
     Form,
     GroupConfig,
     HashAlgorithm,
+    HashForm,
     InsufficientBlocks,
     InvalidRequest,
     LeaseId,
@@ -171,11 +173,58 @@ def test_a_token_id_that_cannot_be_is_refused_by_its_place_before_anything_is_se
         "extend.token_ids.7.token_ids": lambda: lease_calls().step(
             extend=StepExtend(sequences=[one], num_tokens=[8], token_ids={one: ids})
         ),
+        "event_token_ids": lambda: lease_calls().commit("s", 8, event_token_ids=ids),
+        "admit.0.event_token_ids": lambda: lease_calls().step(
+            admit=[Admission(sequence_id=SequenceId("s"), num_tokens=8, event_token_ids=ids)]
+        ),
+        "extend.event_token_ids.7.event_token_ids": lambda: lease_calls().step(
+            extend=StepExtend(sequences=[one], num_tokens=[8], event_token_ids={one: ids})
+        ),
     }
     for field, build in calls.items():
         with pytest.raises(InvalidRequest) as caught:
             build()
         assert [error["field"] for error in caught.value.figures["errors"]] == [field]
+
+
+def test_what_events_are_told_travels_beside_the_hashes_and_only_if_there_is_any() -> None:
+    calls, one, two = lease_calls(), SequenceHandle(1), SequenceHandle(2)
+
+    def sent(ids: Sequence[int]) -> list[Any]:
+        admission = Admission(
+            sequence_id=SequenceId("s"), num_tokens=8, block_hashes=HASHES, event_token_ids=ids
+        )
+        extend = StepExtend(
+            sequences=[one, two],
+            num_tokens=[8, 8],
+            block_hashes={one: HASHES},
+            event_token_ids={one: ids} if ids else {},
+        )
+        step = body_of(calls.step(extend=extend, admit=[admission]))
+        return [
+            body_of(calls.allocate("s", 8, block_hashes=HASHES, event_token_ids=ids)),
+            body_of(calls.commit("s", 8, block_hashes=HASHES, event_token_ids=ids)),
+            step["admit"][0],
+            step["extend"],
+        ]
+
+    bodies = sent(range(8))
+    told = [body.pop("event_token_ids") for body in bodies]
+    assert told == [list(range(8))] * 3 + [{1: list(range(8))}]
+    assert bodies == sent(())
+
+
+def test_how_a_pool_publishes_travels_without_its_defaults() -> None:
+    def sent(**options: Any) -> Any:
+        return body_of(ServerCalls().create_pool("p", num_blocks=8, **options)).get("events", "left out")
+
+    assert [sent(), sent(events=True), sent(events=False)] == ["left out", True, False]
+    assert sent(events=EventsConfig()) == {}
+    assert sent(events=EventsConfig(needs_token_ids=True, hash_form=HashForm.BYTES)) == {
+        "needs_token_ids": True,
+        "hash_form": "bytes",
+    }
+    assert sent(events={"rank": 3, "topic": None}) == {"rank": 3}
 
 
 def test_a_single_id_is_no_list_of_ids_to_free() -> None:

@@ -22,7 +22,7 @@ from blockyard.client.transport import (
 from blockyard.client.wire import Form, Request, Response
 from blockyard.core.audit import Audit, Holder
 from blockyard.core.commands import Admission, StepCommit, StepExtend
-from blockyard.core.config import Eviction, GroupConfig, Publish
+from blockyard.core.config import EventsConfig, Eviction, GroupConfig, HashForm, Publish
 from blockyard.core.errors import (
     BlockyardError,
     BodyTooLarge,
@@ -30,6 +30,7 @@ from blockyard.core.errors import (
     InsufficientBlocks,
     InvalidRequest,
     LeaseExpired,
+    NoEvents,
     NotOwner,
     NotReady,
     Overloaded,
@@ -86,6 +87,7 @@ __all__ = [
     "Committed",
     "ConnectionLost",
     "DoubleFree",
+    "EventsConfig",
     "Eviction",
     "ExtraKeyForm",
     "Extras",
@@ -95,6 +97,7 @@ __all__ = [
     "GroupConfig",
     "HashAlgorithm",
     "HashChain",
+    "HashForm",
     "Hashed",
     "Hasher",
     "Holder",
@@ -108,6 +111,7 @@ __all__ = [
     "LeaseReleased",
     "Lora",
     "MultiModalFeature",
+    "NoEvents",
     "NotOwner",
     "NotReady",
     "OtherRefusal",

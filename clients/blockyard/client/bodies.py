@@ -5,7 +5,7 @@ before they are sent. Block hashes stay bytes: the encoder writes them as its fo
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,9 +39,14 @@ def _rows(embeds: PromptEmbeds) -> list[list[float]]:
 
 
 def content_body(
-    block_hashes: Sequence[BlockHash], token_ids: Sequence[int], extras: Extras | None
+    block_hashes: Sequence[BlockHash],
+    token_ids: Sequence[int],
+    extras: Extras | None,
+    event_token_ids: Sequence[int] = (),
 ) -> dict[str, Any]:
     """What is new of a sequence's content: hashes, or tokens with what else they depend on.
+
+    ``event_token_ids``: what the hashes stand for, where the pool's events are told of it.
 
     Raises:
         InvalidRequest: One of the token ids cannot be.
@@ -51,6 +56,8 @@ def content_body(
         body["block_hashes"] = hashes
     if ids := check_token_ids(token_ids):
         body["token_ids"] = ids
+    if ids := check_token_ids(event_token_ids, "event_token_ids"):
+        body["event_token_ids"] = ids
     return body
 
 
@@ -71,7 +78,8 @@ def admission_body(admission: Admission) -> dict[str, Any]:
         body["num_prompt_tokens"] = admission.num_prompt_tokens
     if admission.num_encoder_tokens:
         body["num_encoder_tokens"] = admission.num_encoder_tokens
-    body.update(content_body(admission.block_hashes, admission.token_ids, admission.extras))
+    content = admission.block_hashes, admission.token_ids, admission.extras, admission.event_token_ids
+    body.update(content_body(*content))
     return body
 
 
@@ -116,12 +124,19 @@ def extend_body(extend: StepExtend) -> dict[str, Any] | None:
     if extend.block_hashes:
         body["block_hashes"] = {handle: list(hashes) for handle, hashes in extend.block_hashes.items()}
     if extend.token_ids:
-        body["token_ids"] = {handle: _ids_of(handle, ids) for handle, ids in extend.token_ids.items()}
+        body["token_ids"] = _ids_by_handle("token_ids", extend.token_ids)
+    if extend.event_token_ids:
+        body["event_token_ids"] = _ids_by_handle("event_token_ids", extend.event_token_ids)
     return body
 
 
-def _ids_of(handle: SequenceHandle, token_ids: Sequence[int]) -> Sequence[int]:
-    try:
-        return check_token_ids(token_ids)
-    except InvalidRequest as error:
-        raise error.inside(f"extend.token_ids.{handle}") from None
+def _ids_by_handle(
+    field: str, column: Mapping[SequenceHandle, Sequence[int]]
+) -> dict[SequenceHandle, Sequence[int]]:
+    checked: dict[SequenceHandle, Sequence[int]] = {}
+    for handle, token_ids in column.items():
+        try:
+            checked[handle] = check_token_ids(token_ids, field)
+        except InvalidRequest as error:
+            raise error.inside(f"extend.{field}.{handle}") from None
+    return checked

@@ -76,6 +76,7 @@ class LeaseCalls:
         num_computed_tokens: int | None = None,
         block_hashes: Sequence[BlockHash] = (),
         token_ids: Sequence[int] = (),
+        event_token_ids: Sequence[int] = (),
         extras: Extras | None = None,
         full_sequence_must_fit: bool = False,
         skip_prefix_cache: bool = False,
@@ -94,6 +95,8 @@ class LeaseCalls:
             num_computed_tokens: Later calls: the true count, where speculated tokens were rejected.
             block_hashes: Those not sent before; after an error, again.
             token_ids: Or the tokens not sent before, for the server to hash.
+            event_token_ids: Beside ``block_hashes``: the tokens not sent before, for the pool's events. Those
+                of all hashes, or none.
             extras: With the first ``token_ids``: what the KV depends on beside them.
             full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
             skip_prefix_cache: Take no cached prefix.
@@ -116,6 +119,7 @@ class LeaseCalls:
             num_lookahead_tokens=num_lookahead_tokens,
             block_hashes=block_hashes,
             token_ids=token_ids,
+            event_token_ids=event_token_ids,
             extras=extras,
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
@@ -133,6 +137,7 @@ class LeaseCalls:
         *,
         block_hashes: Sequence[BlockHash] = (),
         token_ids: Sequence[int] = (),
+        event_token_ids: Sequence[int] = (),
     ) -> Call[replies.Committed]:
         """Tell that the KV of a sequence's first ``num_computed_tokens`` tokens is written.
 
@@ -141,11 +146,12 @@ class LeaseCalls:
             num_computed_tokens: At most as many as were granted slots.
             block_hashes: Those not sent before.
             token_ids: Or the tokens not sent before.
+            event_token_ids: Beside ``block_hashes``, as in `allocate`.
 
         Raises:
             SequenceNotFound: The lease has no such sequence.
         """
-        content = content_body(block_hashes, token_ids, None)
+        content = content_body(block_hashes, token_ids, None, event_token_ids)
         return self._change(
             "commit",
             _read_committed,

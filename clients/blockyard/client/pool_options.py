@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict
 
-from blockyard.core.config import GroupConfig
+from blockyard.core.config import EventsConfig, GroupConfig
 
 
 class PoolOptions(TypedDict, total=False):
@@ -33,6 +33,8 @@ class PoolOptions(TypedDict, total=False):
         worker_timeout_ms: A worker that has not called for so long is lost. 5,000 by default.
         needs_all_workers: Once a worker has registered, give no blocks while one is lost or a rank has none.
             On by default.
+        events: Publish what becomes a hit and what is one no more: True, or an `EventsConfig` or a dict of
+            its fields. By default nothing is published.
     """
 
     block_size: int
@@ -53,6 +55,7 @@ class PoolOptions(TypedDict, total=False):
     prefix_cache_retention_interval: int
     worker_timeout_ms: int
     needs_all_workers: bool
+    events: bool | EventsConfig | Mapping[str, Any]
 
 
 def options_body(options: PoolOptions) -> dict[str, Any]:
@@ -66,13 +69,15 @@ def options_body(options: PoolOptions) -> dict[str, Any]:
         raise TypeError(f"a pool has no option {', '.join(sorted(unknown))}")
     body: dict[str, Any] = dict(options)
     if "groups" in options:
-        body["groups"] = [_group_body(group) for group in options["groups"]]
+        body["groups"] = [_given_fields(group) for group in options["groups"]]
+    if not isinstance(events := options.get("events", False), bool):
+        body["events"] = _given_fields(events)
     return body
 
 
-def _group_body(group: GroupConfig | Mapping[str, Any]) -> dict[str, Any]:
+def _given_fields(config: GroupConfig | EventsConfig | Mapping[str, Any]) -> dict[str, Any]:
     """What has its default is left out."""
-    if not isinstance(group, GroupConfig):
-        return {name: value for name, value in group.items() if value is not None}
-    given = {field.name: (getattr(group, field.name), field.default) for field in fields(group)}
+    if isinstance(config, Mapping):
+        return {name: value for name, value in config.items() if value is not None}
+    given = {field.name: (getattr(config, field.name), field.default) for field in fields(config)}
     return {name: value for name, (value, default) in given.items() if value != default}

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from blockyard.core.config import GroupConfig
+from blockyard.core.config import EventsConfig, GroupConfig
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hash_chain import Hasher
@@ -36,6 +36,7 @@ class PoolDescription:
         needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
             rank has none.
         num_ranks: Of the plan; None for a pool that was made from sizes.
+        events: How it publishes what becomes a hit and what is one no more; None: not at all.
     """
 
     pool: str
@@ -57,6 +58,7 @@ class PoolDescription:
     worker_timeout_ms: int
     needs_all_workers: bool
     num_ranks: int | None
+    events: EventsConfig | None
 
     def hasher(self, seed: str | None = None) -> Hasher:
         """What clients of this pool hash with. ``seed``: the secret one, where the algorithm needs it."""

@@ -124,20 +124,18 @@ def hash_blocks(
     return chain(token_ids, block_size, parent, keys, is_xxh3=_is_xxh3(algorithm))
 
 
-def check_token_ids(token_ids: Iterable[int]) -> list[int] | tuple[int, ...]:
+def check_token_ids(token_ids: Iterable[int], field: str = "token_ids") -> list[int] | tuple[int, ...]:
     """``token_ids`` as a list or tuple: plain integers from 0 to 2^63 - 1. Raises InvalidRequest."""
     try:
         ids = token_ids if isinstance(token_ids, (list, tuple)) else list(token_ids)
     except TypeError:
-        raise InvalidRequest.of("token_ids", "has to be a list of integers") from None
+        raise InvalidRequest.of(field, "has to be a list of integers") from None
     if _are_plain_int32(ids):
         return ids
     if not set(map(type, ids)) <= {int}:
-        raise InvalidRequest.of(
-            "token_ids", "every id has to be a plain integer, not a bool, float or other type"
-        )
+        raise InvalidRequest.of(field, "every id has to be a plain integer, not a bool, float or other type")
     if ids and not 0 <= min(ids) <= max(ids) <= MAX_TOKEN_ID:
-        raise InvalidRequest.of("token_ids", f"every id has to be from 0 to {MAX_TOKEN_ID}")
+        raise InvalidRequest.of(field, f"every id has to be from 0 to {MAX_TOKEN_ID}")
     return ids
 
 

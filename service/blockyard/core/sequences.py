@@ -155,7 +155,7 @@ class Sequences:
         self, sequence: Sequence | None, num_tokens: int, content: Content, told: Told
     ) -> abc.Sequence[int]:
         """The tokens that are told for events; those of all hashes, or of none. Raises InvalidRequest."""
-        token_ids = check_token_ids(told.event_token_ids)
+        token_ids = check_token_ids(told.event_token_ids, "event_token_ids")
         num_known = 0 if sequence is None or sequence.token_ids is None else len(sequence.token_ids)
         num_told = num_known + len(token_ids)
         num_hashes = len(content.block_hashes) + (0 if sequence is None else len(sequence.block_hashes))
