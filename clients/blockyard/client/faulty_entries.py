@@ -17,6 +17,7 @@ from blockyard.client.prepared_step import PreparedStep
 from blockyard.client.tracked import Tracked
 from blockyard.core.commands import StepExtend
 from blockyard.core.errors import BlockyardError, InvalidRequest
+from blockyard.core.ids import SequenceHandle
 from blockyard.core.replies import Refused
 
 T = TypeVar("T")
@@ -71,8 +72,15 @@ def _columns_of(extend: StepExtend, is_kept: Sequence[bool]) -> StepExtend:
         num_tokens=_kept(extend.num_tokens, is_kept),
         num_computed_tokens=None if computed is None else _kept(computed, is_kept),
         num_lookahead_tokens=extend.num_lookahead_tokens,
-        block_hashes={h: extend.block_hashes[h] for h in sequences if h in extend.block_hashes},
+        block_hashes=_entries_of(sequences, extend.block_hashes),
+        event_token_ids=_entries_of(sequences, extend.event_token_ids),
     )
+
+
+def _entries_of(
+    sequences: Iterable[SequenceHandle], column: Mapping[SequenceHandle, T]
+) -> dict[SequenceHandle, T]:
+    return {handle: column[handle] for handle in sequences if handle in column}
 
 
 def _kept(column: Iterable[T], is_kept: Sequence[bool]) -> list[T]:

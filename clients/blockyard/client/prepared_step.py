@@ -8,7 +8,7 @@ from blockyard.client.tracked import Tracked
 from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import InvalidRequest, SequenceNotFound
-from blockyard.core.ids import SequenceHandle
+from blockyard.core.ids import BlockHash, SequenceHandle
 from blockyard.core.replies import Refused
 
 
@@ -176,11 +176,19 @@ def _extension(tracked: Tracked, handle: SequenceHandle, num_new_tokens: int) ->
 
 def _columns(extended: Sequence[Extension], num_lookahead_tokens: int) -> StepExtend:
     is_recount = any(e.tracked.num_granted_tokens != e.tracked.num_counted_tokens for e in extended)
-    hashes = {e.handle: e.tracked.block_hashes[e.tracked.num_sent_hashes : e.num_hashes] for e in extended}
+    hashes: dict[SequenceHandle, Sequence[BlockHash]] = {}
+    event_token_ids: dict[SequenceHandle, Sequence[int]] = {}
+    for tracked, handle, _, _, num_hashes in extended:
+        num_sent = tracked.num_sent_hashes
+        if num_hashes > num_sent:
+            hashes[handle] = tracked.block_hashes[num_sent:num_hashes]
+            if token_ids := tracked.event_token_ids(num_sent, num_hashes):
+                event_token_ids[handle] = token_ids
     return StepExtend(
         sequences=[e.handle for e in extended],
         num_tokens=[e.num_tokens for e in extended],
         num_computed_tokens=[e.tracked.num_granted_tokens for e in extended] if is_recount else None,
         num_lookahead_tokens=num_lookahead_tokens if extended else 0,
-        block_hashes={handle: new for handle, new in hashes.items() if new},
+        block_hashes=hashes,
+        event_token_ids=event_token_ids,
     )

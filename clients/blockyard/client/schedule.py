@@ -29,10 +29,12 @@ class Schedule:
     Args:
         hasher: Hashes tokens for the prefix cache, at the pool's algorithm and hash block size; see
             `Pool.hasher`. None: nothing is hashed, and no prefix is found or offered.
+        tells_tokens: Send tokens for the pool's events even if it does not need them.
     """
 
-    def __init__(self, hasher: Hasher | None) -> None:
+    def __init__(self, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
         self._hasher = hasher
+        self._tells_tokens = tells_tokens
         self._sequences: dict[str, Tracked] = {}
         self._uncommitted: dict[Tracked, None] = {}
         self._ended: list[Tracked] = []
@@ -88,6 +90,7 @@ class Schedule:
         tracked = Tracked(
             sequence_id=SequenceId(sequence_id),
             chain=None if self._hasher is None else self._hasher.start(extras),
+            token_ids=[] if self._keeps_tokens else None,
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
             num_encoder_tokens=num_encoder_tokens,
@@ -194,9 +197,14 @@ class Schedule:
         self._was_sent = False
 
     def note_pool(self, pool: PoolDescription) -> None:
-        """Steps are for this pool. Raises InvalidRequest if it hashes otherwise."""
+        """Steps are for this pool.
+
+        Raises:
+            InvalidRequest: It hashes otherwise, or needs tokens that were not kept.
+        """
         if self._hasher is not None:
             pool.check_hasher(self._hasher)
+            self._keep_or_forget_tokens(pool)
             self._chunk_ends = ChunkEnds.of(
                 pool.groups,
                 scheduler_block_size=pool.scheduler_block_size,
@@ -257,6 +265,28 @@ class Schedule:
         self._ended.clear()
         self._uncommitted.clear()
         self._sequences = {name: tracked.successor() for name, tracked in self._sequences.items()}
+
+    def _keep_or_forget_tokens(self, pool: PoolDescription) -> None:
+        """Tokens are kept from now on if they are sent to ``pool``. Raises as `note_pool`."""
+        if not self._sends_tokens(pool):
+            for tracked in self._sequences.values():
+                tracked.token_ids = None
+            return
+        forgotten = [name for name, tracked in self._sequences.items() if tracked.token_ids is None]
+        if forgotten:
+            raise InvalidRequest.of(
+                "token_ids",
+                f"pool {pool.pool!r} needs them for its events. The pool before did not, so those of "
+                f"{forgotten} were not kept: finish these sequences and add them again",
+            )
+
+    @property
+    def _keeps_tokens(self) -> bool:
+        """Whether the tokens of a new sequence are sent, or may have to be."""
+        return self._hasher is not None and (self.pool is None or self._sends_tokens(self.pool))
+
+    def _sends_tokens(self, pool: PoolDescription) -> bool:
+        return pool.events is not None and (pool.events.needs_token_ids or self._tells_tokens)
 
     def _check_idle(self) -> None:
         if self._under_way is not None:

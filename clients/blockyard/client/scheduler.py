@@ -24,8 +24,8 @@ from blockyard.core.hash_chain import Hasher
 class _Verbs:
     """What a caller of both kinds of scheduler does between steps."""
 
-    def __init__(self, hasher: Hasher | None) -> None:
-        self._schedule = Schedule(hasher)
+    def __init__(self, hasher: Hasher | None, *, tells_tokens: bool) -> None:
+        self._schedule = Schedule(hasher, tells_tokens=tells_tokens)
 
     add = passing_on(Schedule.add)
     append = passing_on(Schedule.append)
@@ -63,10 +63,12 @@ class Scheduler(_Verbs):
         hasher: Hashes tokens for the prefix cache, as the pool wants it: see `Pool.hasher`. The first step
             compares it with the pool, save for its secret seed. None: nothing is hashed, and no prefix is
             found or offered.
+        tells_tokens: Send the tokens beside their hashes, for the pool's events if it has any. Where the pool
+            needs them (see `EventsConfig`), they are sent in any case.
     """
 
-    def __init__(self, lease: Lease, hasher: Hasher | None) -> None:
-        super().__init__(hasher)
+    def __init__(self, lease: Lease, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
+        super().__init__(hasher, tells_tokens=tells_tokens)
         self._lease = lease
 
     def step(
@@ -102,7 +104,7 @@ class Scheduler(_Verbs):
             StaleEpoch: A worker has lost its memory, and with it all that was computed: see `restart`.
             NotReady: A worker is lost, and no blocks are given until it is back.
             SequenceNotFound, InvalidRequest: An argument names no live sequence, or cannot be meant; or the
-                pool hashes otherwise than this scheduler.
+                pool hashes otherwise than this scheduler, or after `restart` needs tokens that were not kept.
             BlockyardError: Any other. If `is_step_under_way`, the outcome is unknown: see `resume`. Else the
                 step was refused as a whole, and all that was noted goes out again with the next.
             RuntimeError: The outcome of the step before is unknown.
@@ -141,8 +143,8 @@ class Scheduler(_Verbs):
 class AsyncScheduler(_Verbs):
     """As `Scheduler`, with ``await``. Other methods may be called while a step is awaited."""
 
-    def __init__(self, lease: AsyncLease, hasher: Hasher | None) -> None:
-        super().__init__(hasher)
+    def __init__(self, lease: AsyncLease, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
+        super().__init__(hasher, tells_tokens=tells_tokens)
         self._lease = lease
 
     async def step(

@@ -27,6 +27,7 @@ class Tracked:
         num_admitted_tokens: Tokens that it had when it was admitted: output of an earlier life is among them.
         chain: Of the known tokens; None where nothing is hashed.
         block_hashes: Of all full blocks of known tokens.
+        token_ids: All known tokens, for the pool's events; None where they are not sent.
         handle: The server's name for it; None until admitted.
         has_ended: Finished, or replaced by its successor after a preemption.
         refusal: Why the server takes no step that gives it slots; None if nothing is wrong with it.
@@ -41,6 +42,7 @@ class Tracked:
     chain: HashChain | None
     num_tokens: int = 0
     block_hashes: list[BlockHash] = field(default_factory=list)
+    token_ids: list[int] | None = None
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
     num_prompt_tokens: int = 0
@@ -69,6 +71,15 @@ class Tracked:
         self.chain, hashes = self.chain.append(token_ids)
         self.block_hashes += hashes
         self.num_tokens = self.chain.num_tokens
+        if self.token_ids is not None:
+            self.token_ids += token_ids
+
+    def event_token_ids(self, begin: int, end: int) -> Sequence[int]:
+        """What its block hashes from ``begin`` to ``end`` stand for; empty where tokens are not sent."""
+        if self.chain is None or self.token_ids is None:
+            return ()
+        block_size = self.chain.hasher.block_size
+        return self.token_ids[begin * block_size : end * block_size]
 
     def note_computed(self, num_tokens: int) -> None:
         """The KV of the first ``num_tokens`` tokens is written; fewer than before change nothing.
@@ -112,6 +123,7 @@ class Tracked:
             end_at_state=end_at_state,
             num_lookahead_tokens=num_lookahead_tokens,
             block_hashes=tuple(self.block_hashes),
+            event_token_ids=self.event_token_ids(0, len(self.block_hashes)),
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
             num_prompt_tokens=self.num_prompt_tokens,
@@ -155,6 +167,7 @@ class Tracked:
             chain=self.chain,
             num_tokens=self.num_tokens,
             block_hashes=self.block_hashes,
+            token_ids=self.token_ids,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
             num_prompt_tokens=self.num_prompt_tokens,
