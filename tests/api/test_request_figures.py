@@ -11,7 +11,8 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.support import make_api, make_lease, make_pool
-from blockyard.server.histogram import Histogram
+from blockyard.core.histogram import Histogram
+from blockyard.server.histogram import add_histogram
 from blockyard.server.request_figures import NO_ROUTE, RequestFigures, outcome
 
 POOL = "/v1/pools/{pool}"
@@ -130,13 +131,13 @@ def test_statuses_of_one_outcome_are_one_histogram() -> None:
 
 
 @given(st.lists(st.one_of(st.sampled_from([1.0, 2.0, 4.0]), st.floats(0, 10))))
-def test_a_histogram_counts_each_value_up_to_every_bound_that_is_not_below_it(values: list[float]) -> None:
+def test_a_histogram_is_shown_with_each_value_in_every_bucket_that_reaches_it(values: list[float]) -> None:
     bounds = (1.0, 2.0, 4.0)
     histogram = Histogram(bounds)
     for value in values:
         histogram.observe(value)
     family = HistogramMetricFamily("values", "Values.")
-    histogram.add_to(family)
+    add_histogram(family, histogram)
     found = {sample.name + sample.labels.get("le", ""): sample.value for sample in family.samples}
     in_order = sorted(values)
     assert found == {

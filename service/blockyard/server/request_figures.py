@@ -7,7 +7,8 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from blockyard.server.histogram import Histogram
+from blockyard.core.histogram import Histogram
+from blockyard.server.histogram import add_histogram
 
 BOUNDS_S = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -63,7 +64,7 @@ class RequestFigures(Collector):
             labels=["route", "outcome"],
         )
         for labels, histogram in list(self._durations.items()):
-            histogram.add_to(durations, labels)
+            add_histogram(durations, histogram, labels)
         yield durations
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blockyard.server.histogram import Histogram
+from blockyard.core.histogram import Histogram
+from blockyard.server.histogram import add_histogram
 
 APPEND_BOUNDS_S = (
     1e-5,
@@ -64,11 +65,11 @@ class JournalFigures(Collector):
             "blockyard_journal_append_duration_seconds",
             "How long an append took, to the end of the disk's part where --sync is full.",
         )
-        self._append_s.add_to(append)
+        add_histogram(append, self._append_s)
         commands = HistogramMetricFamily(
             "blockyard_journal_append_commands", "Commands written with one append."
         )
-        self._append_commands.add_to(commands)
+        add_histogram(commands, self._append_commands)
         num_bytes = CounterMetricFamily(
             "blockyard_journal_appended_bytes", "Bytes of commands written to the journal.", self._num_bytes
         )
@@ -83,5 +84,5 @@ class JournalFigures(Collector):
             "blockyard_journal_snapshot_duration_seconds",
             "How long a snapshot took, in a process of its own beside the server.",
         )
-        self._snapshot_s.add_to(snapshot)
+        add_histogram(snapshot, self._snapshot_s)
         yield from (append, commands, num_bytes, snapshots, snapshot)
