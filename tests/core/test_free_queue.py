@@ -37,7 +37,7 @@ def test_it_does_what_a_list_does(data: st.DataObject) -> None:
             held += popped
         elif action == "remove" and model:
             block = data.draw(st.sampled_from(model))
-            queue.remove(block)
+            queue.remove([block])
             model.remove(block)
             held.append(block)
         elif action in ("append", "prepend"):

@@ -17,12 +17,17 @@ def group(kind: str, block_size: int = BLOCK, **sizes: Any) -> GroupConfig:
 
 
 class WorkedPool:
-    """Publishes on allocation unless ``options`` say otherwise; new blocks are 1, 2, 3, ..."""
+    """Publishes on allocation unless ``options`` say otherwise; new blocks are 1, 2, 3, ...
+
+    Attributes:
+        now_ms: When the next command comes; at 0 if nobody sets it.
+    """
 
     def __init__(self, *groups: GroupConfig, num_blocks: int = 64, **options: Any) -> None:
         options = {"publish": Publish.ON_ALLOCATE, **options}
         self.pool = Pool(PoolConfig.of(num_blocks=num_blocks, groups=groups, **options))
         self.pool.apply(CreateLease(lease_id=LEASE, holder="test", ttl_ms=1_000), 0)
+        self.now_ms = 0
         self._num_sent: dict[str, int] = {}
 
     def hashes(self, begin: int, num_tokens: int) -> list[BlockHash]:
@@ -49,7 +54,7 @@ class WorkedPool:
             **fields,
         )
         command = Allocate(lease_id=lease, admission=admission, num_computed_tokens=num_computed_tokens)
-        reply = self.pool.apply(command, 0)
+        reply = self.pool.apply(command, self.now_ms)
         assert isinstance(reply, Allocated)
         self._num_sent[name] = begin + len(admission.block_hashes)
         return reply
@@ -57,12 +62,13 @@ class WorkedPool:
     def commit(self, name: str, num_tokens: int) -> int:
         """Returns how many blocks were published."""
         command = Commit(lease_id=LEASE, sequence_id=SequenceId(name), num_computed_tokens=num_tokens)
-        reply = self.pool.apply(command, 0)
+        reply = self.pool.apply(command, self.now_ms)
         assert isinstance(reply, Committed)
         return reply.num_published_blocks
 
     def free(self, *names: str) -> None:
-        self.pool.apply(Free(lease_id=LEASE, sequence_ids=[SequenceId(name) for name in names]), 0)
+        sequence_ids = [SequenceId(name) for name in names]
+        self.pool.apply(Free(lease_id=LEASE, sequence_ids=sequence_ids), self.now_ms)
         for name in names:
             self._num_sent.pop(name, None)
 

@@ -18,6 +18,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.prefix_index import PrefixIndex
+from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class BlockStore:
             from them until they are kept elsewhere.
         states_to_copy: Blocks that such states move to, and likewise the lease whose workers copy them.
         events: Told of every hash that a block loses; None where nobody follows.
+        residency: Is told what becomes of the blocks; to begin with, one that watches none.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class BlockStore:
         "num_cached_blocks",
         "queue",
         "reference_counts",
+        "residency",
         "running_states",
         "states_to_copy",
         "unfilled",
@@ -73,6 +76,7 @@ class BlockStore:
         self.running_states: dict[BlockId, LeaseId] = {}
         self.states_to_copy: dict[BlockId, LeaseId] = {}
         self.events: KvEvents | None = None
+        self.residency = Residency(0)
 
     @property
     def num_free_blocks(self) -> int:
@@ -96,11 +100,16 @@ class BlockStore:
         """
         blocks = self.queue.pop(num_blocks)
         counts, hashes = self.reference_counts, self.hashes
+        num_evicted = 0
         for block in blocks:
             counts[block] = 1
             if hashes[block] is not None:
                 self._forget(block)
-                self._counters.num_evicted_blocks += 1
+                num_evicted += 1
+        if num_evicted:
+            self._counters.num_evicted_blocks += num_evicted
+            if not self.residency.sample.isdisjoint(blocks):
+                self.residency.note_evicted(blocks)
         return blocks
 
     def num_untouched(self, blocks: Iterable[BlockId]) -> int:
@@ -111,12 +120,17 @@ class BlockStore:
     def touch(self, blocks: Iterable[BlockId]) -> None:
         """Hold ``blocks`` once more; those in the free queue leave it. Nulls are passed over."""
         counts = self.reference_counts
+        idle: list[BlockId] = []
         for block in blocks:
             if block == NULL_BLOCK:
                 continue
             if counts[block] == 0:
-                self.queue.remove(block)
+                idle.append(block)
             counts[block] += 1
+        if idle:
+            self.queue.remove(idle)
+            if not self.residency.sample.isdisjoint(idle):
+                self.residency.note_held(idle)
 
     def release(self, blocks: Iterable[BlockId]) -> int:
         """Hold ``blocks`` once less, the one to be used again first at their head. Nulls are passed over.
@@ -140,6 +154,8 @@ class BlockStore:
                 (empty if hashes[block] is None else cached).append(block)
         self.queue.prepend(empty)
         self.queue.append(cached)
+        if cached and not self.residency.sample.isdisjoint(cached):
+            self.residency.note_idle(cached)
         return len(empty) + len(cached)
 
     def publish(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
@@ -163,6 +179,7 @@ class BlockStore:
         group, is_unfilled = self.groups[source], source in self.unfilled
         block_hashes = self.hashes_of(source)
         self._forget(source)
+        self.residency.note_forgotten(source)
         first, *further = block_hashes
         self._add(destination, group, first)
         if is_unfilled:
@@ -186,6 +203,7 @@ class BlockStore:
         """Let every lease go on from ``block``, if a state was to be copied there; or none, if it was not."""
         if self.states_to_copy.pop(block, None) is not None and not is_copied:
             self._forget(block)
+            self.residency.note_forgotten(block)
 
     def forget_all(self) -> None:
         """Forget every hash. The free queue keeps its order, and nobody's blocks change hands."""
@@ -198,6 +216,7 @@ class BlockStore:
         self.num_cached_blocks = 0
         if self.events is not None:
             self.events.cleared()
+        self.residency.note_all_forgotten()
 
     def to_state(self) -> dict[str, Any]:
         """The store as plain data; its arrays in this machine's byte order."""
@@ -254,6 +273,8 @@ class BlockStore:
         self.groups[block] = group
         self.index.add(group, block_hash, block)
         self.num_cached_blocks += 1
+        if block in self.residency.sample:
+            self.residency.note_published(block)
 
     def _forget(self, block: BlockId) -> None:
         group, first = self.groups[block], self.hashes[block]

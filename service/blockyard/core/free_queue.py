@@ -52,12 +52,14 @@ class FreeQueue:
         self._num_free -= num_blocks
         return popped
 
-    def remove(self, block: BlockId) -> None:
-        """Take ``block`` out from wherever it stands. It must be in the queue."""
-        before, after = self._prev[block], self._next[block]
-        self._next[before] = after
-        self._prev[after] = before
-        self._num_free -= 1
+    def remove(self, blocks: Sequence[BlockId]) -> None:
+        """Take ``blocks``, all of which are in the queue, out from wherever they stand."""
+        following, preceding = self._next, self._prev
+        for block in blocks:
+            before, after = preceding[block], following[block]
+            following[before] = after
+            preceding[after] = before
+        self._num_free -= len(blocks)
 
     def append(self, blocks: Sequence[BlockId]) -> None:
         """Put ``blocks``, none of which is in the queue, behind all others, in their order."""

@@ -33,6 +33,7 @@ from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId, Worke
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.residency import Residency
 from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences, Told
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
@@ -72,6 +73,7 @@ class Pool:
         """Have these blocks, and no sequences yet; only for a pool that is being made."""
         self.stores = stores
         """The device's blocks and, where groups lie there, the host's."""
+        self.residency = self.store.residency = Residency(self.config.num_blocks)
         self.events: KvEvents | None = None
         """What is told of the prefix index, where anybody follows."""
         if self.config.events is not None:
@@ -103,7 +105,7 @@ class Pool:
         Raises:
             BlockyardError: See `blockyard.core.errors`; nothing was done of what was asked.
         """
-        self.now_ms = max(self.now_ms, now_ms)
+        self.now_ms = self.residency.now_ms = max(self.now_ms, now_ms)
         if not isinstance(command, ask.Idempotent):
             return self._apply(command)
         inner = command.command

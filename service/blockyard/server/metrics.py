@@ -8,17 +8,27 @@ one moment and no call waits for long; the text is made in a thread.
 import asyncio
 import platform
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.registry import Collector
 
+from blockyard.core.histogram import Histogram
+from blockyard.core.residency import SAMPLE_EVERY
 from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
 from blockyard.server.clock import Clock
 from blockyard.server.durable import Durable
+from blockyard.server.histogram import add_histogram
 from blockyard.server.journal_metrics import JournalCollector
 from blockyard.server.pools import Pools
 
@@ -41,6 +51,30 @@ COUNTER_HELP = {
     "num_event_batches": "Batches of events, one for each command that changed the prefix index.",
 }
 """Every counter of `Statistics.counters`, by its name there."""
+
+RESIDENCY_HELP = {
+    "lifetime_s": "From when a block's content was published until it was given up for new content.",
+    "idle_before_evict_s": "From when nobody held a block any more until its content was given up for new.",
+    "reuse_gap_s": "From when nobody held a block any more until a hit held it again.",
+}
+"""Every histogram of `Residency`, by its name there."""
+
+OF_A_SAMPLE = f"Counted for a sample: every {SAMPLE_EVERY}th of the pool's device blocks, from block 1 on."
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """A pool at one moment.
+
+    Attributes:
+        name: The pool's.
+        statistics: See `Statistics`.
+        residency: Copies of the histograms of `Residency`, by their names there.
+    """
+
+    name: str
+    statistics: Statistics
+    residency: dict[str, Histogram]
 
 
 def metrics_route(
@@ -74,11 +108,12 @@ def metrics_route(
     return router
 
 
-async def _read(pools: Pools, clock: Clock) -> list[tuple[str, Statistics]]:
+async def _read(pools: Pools, clock: Clock) -> list[PoolFigures]:
     """Every pool's figures. A pool deleted meanwhile may still be among them, a new one may not."""
     figures = []
     for index, (name, pool) in enumerate(list(pools), start=1):
-        figures.append((name, pool.statistics(clock.now_ms())))
+        statistics = pool.statistics(clock.now_ms())
+        figures.append(PoolFigures(name, statistics, pool.residency.histograms()))
         if index % POOLS_A_SLICE == 0:
             await asyncio.sleep(0)
     return figures
@@ -100,11 +135,12 @@ class PoolsCollector(Collector):
     """The metrics of pools whose figures have been read.
 
     Args:
-        figures: Names of pools, each with the pool's statistics.
+        pools: Their figures.
     """
 
-    def __init__(self, figures: list[tuple[str, Statistics]]) -> None:
-        self._figures = figures
+    def __init__(self, pools: list[PoolFigures]) -> None:
+        self._pools = pools
+        self._figures = [(pool.name, pool.statistics) for pool in pools]
 
     def describe(self) -> Iterable[Metric]:
         """No names ahead of time: a registry that asks for them would collect everything twice."""
@@ -123,6 +159,7 @@ class PoolsCollector(Collector):
         yield self._workers()
         yield from self._gauges()
         yield from self._counters()
+        yield from self._residency()
 
     def _blocks(self) -> Metric:
         blocks = GaugeMetricFamily(
@@ -192,6 +229,16 @@ class PoolsCollector(Collector):
                     family = families[counter] = _counter(counter)
                 family.add_metric([name], value)
         yield from families.values()
+
+    def _residency(self) -> Iterator[Metric]:
+        for histogram, text in RESIDENCY_HELP.items():
+            noun = histogram.removesuffix("_s")
+            family = HistogramMetricFamily(
+                f"blockyard_pool_block_{noun}_seconds", f"{text} {OF_A_SAMPLE}", labels=["pool"]
+            )
+            for pool in self._pools:
+                add_histogram(family, pool.residency[histogram], [pool.name])
+            yield family
 
 
 def _gauge(name: str, text: str) -> GaugeMetricFamily:
