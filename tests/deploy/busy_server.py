@@ -57,12 +57,26 @@ def scrape_of_a_busy_server() -> Scrape:
             assert server.call("POST", "/v1/pools/busy/workers", register)[0] == 200
             assert server.call("GET", "/nowhere")[0] == 404
             pool.lease("forgetful", ttl_ms=1_000, renew=False)
+            with pool.lease("first") as lease:
+                use_up(lease)
             with pool.lease("diligent") as lease, ThreadPoolExecutor(NUM_CALLERS) as callers:
                 for done in [callers.submit(work, lease, number) for number in range(NUM_CALLERS)]:
                     done.result()
         wait_for(lambda: scrape(server).total("blockyard_pool_expired_leases_total") > 0)
         wait_for(lambda: scrape(server).total("blockyard_journal_snapshots_total", outcome="taken") > 0)
         return scrape(server)
+
+
+def use_up(lease: Lease) -> None:
+    """All that can become of block 1, which is watched: published, held again by a hit, evicted."""
+    hashes = [place.to_bytes(32) for place in (1_000_001, 1_000_002)]
+    for name in ("prompt", "again"):
+        blocks = lease.allocate(name, 9, block_hashes=hashes).block_ids
+        assert blocks == [[1, 2, 3]], "a new pool gives its first blocks first"
+        lease.commit(name, 9)
+        lease.free([name])
+    lease.allocate("all blocks", 39 * 4)
+    lease.free(["all blocks"])
 
 
 def work(lease: Lease, caller: int) -> None:

@@ -109,6 +109,11 @@ def test_the_busy_server_was_busy(busy: Scrape, counter: str) -> None:
     assert busy.total(f"blockyard_pool_{counter}_total", pool="busy") > 0
 
 
+@pytest.mark.parametrize("span", ["lifetime", "idle_before_evict", "reuse_gap"])
+def test_the_busy_servers_first_block_was_published_hit_and_evicted(busy: Scrape, span: str) -> None:
+    assert busy.total(f"blockyard_pool_block_{span}_seconds_count", pool="busy") > 0
+
+
 def test_the_journal_tells_of_every_command(busy: Scrape) -> None:
     commands = busy.total("blockyard_journal_append_commands_sum")
     appends = busy.total("blockyard_journal_append_commands_count")
