@@ -9,8 +9,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.support import make_api, make_lease, make_pool
+from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
-from blockyard.server.metrics import COUNTER_HELP, POOLS_A_SLICE
+from blockyard.server.metrics import COUNTER_HELP, POOLS_A_SLICE, RESIDENCY_HELP
 
 
 def scrape(api: TestClient) -> dict[tuple[str, ...], float]:
@@ -97,6 +98,25 @@ def test_a_server_without_pools_says_its_version_and_its_memory() -> None:
         samples = scrape(api)
     names = {key[0] for key in samples}
     assert {"blockyard_build_info", "process_resident_memory_bytes"} <= names
+
+
+def test_a_watched_block_that_is_hit_and_evicted_is_counted_once_in_each_histogram() -> None:
+    body = {"num_tokens": 9, "block_hashes": ["01" * 32, "02" * 32]}
+    with make_api() as api:
+        pool = make_pool(api, "busy", publish="on_allocate")
+        lease = {"lease_id": make_lease(api, pool)}
+        for name in ("a", "b"):
+            reply = api.post(f"{pool}/allocate", json={**lease, **body, "sequence_id": name})
+            assert reply.json()["block_ids"][0][0] == 1
+            api.post(f"{pool}/free", json={**lease, "sequence_ids": [name]})
+        allocate(api, pool, lease["lease_id"], "all blocks", num_tokens=9 * 4)
+        samples = scrape(api)
+    spans = ("lifetime", "idle_before_evict", "reuse_gap")
+    assert [samples[f"blockyard_pool_block_{span}_seconds_count", "busy"] for span in spans] == [1, 1, 1]
+
+
+def test_every_histogram_of_spans_is_explained() -> None:
+    assert set(Residency(0).histograms()) == set(RESIDENCY_HELP)
 
 
 def test_every_counter_is_explained() -> None:

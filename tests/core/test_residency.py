@@ -127,8 +127,8 @@ def test_a_block_that_hashes_move_to_begins_to_live_and_the_other_is_not_evicted
     assert store.spans == ([1, 40.0], [1, 20.0], [])
     store.at(60).publish(WATCHED, 0, b"two")
     store.at(70).move_hashes(WATCHED, 3)
-    store.at(80).release([WATCHED])
-    assert WATCHED in store.at(90).take(1)
+    store.at(80).release([3, WATCHED])
+    assert store.at(90).take(2) == [WATCHED, 3]
     assert store.spans == ([1, 40.0], [1, 20.0], [])
 
 
@@ -136,9 +136,10 @@ def test_a_copy_that_was_not_made_is_not_evicted() -> None:
     store = TimedStore()
     store.at(0).publish(WATCHED, 0, b"one")
     store.states_to_copy[WATCHED] = "lease"  # type: ignore[assignment]
+    store.publish(2, 0, b"two")
     store.at(10).note_copied(WATCHED, is_copied=False)
-    store.release([WATCHED])
-    assert WATCHED in store.at(20).take(1)
+    store.release([2, WATCHED])
+    assert store.at(20).take(4) == [WATCHED, 4, 5, 2]  # with one that is evicted
     assert store.spans == ([], [], [])
 
 
