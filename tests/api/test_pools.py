@@ -50,6 +50,7 @@ def test_a_pool_is_described_with_every_default() -> None:
         "num_ranks": None,
         "num_host_blocks": None,
         "prefix_cache_retention_interval": None,
+        "events": None,
     }
 
 

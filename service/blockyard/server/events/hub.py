@@ -9,10 +9,11 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.registry import Collector
 
 from blockyard.core.errors import NotReady
+from blockyard.core.histogram import Histogram
 from blockyard.core.kv_events import Batch
 from blockyard.core.pool import Pool
 from blockyard.server.events.pool_stream import PoolStream
-from blockyard.server.histogram import Histogram
+from blockyard.server.histogram import add_histogram
 
 if TYPE_CHECKING:  # the base install of a server has no ZeroMQ
     from blockyard.server.events.sockets import EventSockets
@@ -101,7 +102,7 @@ class EventHub(Collector):
             "blockyard_event_publish_delay_seconds",
             "From a command that changed a prefix index until its events were sent.",
         )
-        self._delays.add_to(delays)
+        add_histogram(delays, self._delays)
         followers = GaugeMetricFamily(
             "blockyard_pool_event_followers",
             "Subscribers to the pool's events as server-sent events.",
