@@ -9,6 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 SMALL = {
+    "bench_events.py": ["--subscribers", "5", "--turns", "1", "--turn-s", "0.2"],
     "bench_hashing.py": ["--num-tokens", "4096", "--repeat", "1"],
     "bench_planning.py": ["--rounds", "1", "--layers", "24"],
     "bench_journal.py": ["--calls", "20", "--num-blocks", "2001", "--sequences", "10", "--commands", "100"],

@@ -51,7 +51,12 @@ def scrape_of_a_busy_server() -> Scrape:
     with running_server("--snapshot-commands", "50", "--log-level", "error") as server:
         with Client(server.url) as client:
             pool = client.create_pool(
-                "busy", num_blocks=40, block_size=4, worker_timeout_ms=50, needs_all_workers=False
+                "busy",
+                num_blocks=40,
+                block_size=4,
+                worker_timeout_ms=50,
+                needs_all_workers=False,
+                events=True,
             )
             register = {"worker_id": "w", "rank": 0, "device": "cpu", "incarnation": "a"}
             assert server.call("POST", "/v1/pools/busy/workers", register)[0] == 200

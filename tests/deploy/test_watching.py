@@ -114,6 +114,12 @@ def test_the_busy_servers_first_block_was_published_hit_and_evicted(busy: Scrape
     assert busy.total(f"blockyard_pool_block_{span}_seconds_count", pool="busy") > 0
 
 
+def test_events_are_counted_and_timed(busy: Scrape) -> None:
+    batches = busy.total("blockyard_pool_event_batches_total", pool="busy")
+    assert 0 < busy.total("blockyard_event_publish_delay_seconds_count") <= batches
+    assert busy.total("blockyard_pool_event_followers", pool="busy") == 0
+
+
 def test_the_journal_tells_of_every_command(busy: Scrape) -> None:
     commands = busy.total("blockyard_journal_append_commands_sum")
     appends = busy.total("blockyard_journal_append_commands_count")

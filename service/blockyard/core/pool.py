@@ -17,6 +17,7 @@ from blockyard.core import replies as tell
 from blockyard.core.audit import Audit, audit
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig
+from blockyard.core.content import Told
 from blockyard.core.errors import (
     BlockyardError,
     DoubleFree,
@@ -35,7 +36,7 @@ from blockyard.core.lease import Lease
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.residency import Residency
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Sequences, Told
+from blockyard.core.sequences import Sequences
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep

@@ -7,17 +7,15 @@ methods change nothing, and what follows them can be refused only for want of bl
 
 from array import array
 from collections import abc
-from typing import NamedTuple
 
 from blockyard.core.allocator import Allocator
 from blockyard.core.block_store import BlockStore
 from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
+from blockyard.core.content import Content, ContentReader, Told
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
 from blockyard.core.extra_keys import Extras
-from blockyard.core.hash_chain import HashChain, Hasher
-from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
@@ -28,23 +26,6 @@ from blockyard.core.statistics import Counters, HitWindow
 
 MAX_TOKENS = 2**24
 """Of a sequence: recurrent layers need few blocks for any length, but an entry of their table for each."""
-
-
-class Told(NamedTuple):
-    """What a call says of a sequence's tokens; see `Admission`."""
-
-    block_hashes: abc.Sequence[BlockHash] = ()
-    token_ids: abc.Sequence[int] = ()
-    event_token_ids: abc.Sequence[int] = ()
-    extras: Extras | None = None
-
-
-class Content(NamedTuple):
-    """What follows from it: hashes that are new, where hashing goes on, and tokens that are new."""
-
-    block_hashes: abc.Sequence[BlockHash]
-    chain: HashChain | None
-    token_ids: abc.Sequence[int] = ()
 
 
 class Sequences:
@@ -78,7 +59,7 @@ class Sequences:
         self._hits = hits
         self._by_id: dict[SequenceId, Sequence] = {}
         self._by_handle: dict[SequenceHandle, Sequence] = {}
-        self._hasher: Hasher | None = None
+        self._contents = ContentReader(config)
         self.next_handle = 1
 
     def __len__(self) -> int:
@@ -110,69 +91,12 @@ class Sequences:
         if num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
         block_hashes = block_hashes[: num_tokens // self._config.hash_block_size]
-        content = self._hashed(None, num_tokens, Told(block_hashes, token_ids, extras=extras))
+        content = self._contents.hashed(None, num_tokens, Told(block_hashes, token_ids, extras=extras))
         return self._allocator.find(num_tokens, content.block_hashes)
 
-    def check_content(self, sequence: Sequence | None, num_tokens: int, told: Told) -> Content:
-        """Hash what a call tells of ``sequence`` (None: a new one), which has ``num_tokens``.
-
-        Raises:
-            InvalidRequest: The two ways of telling content are mixed, the tokens cannot be hashed, more
-                content is told than there are tokens, as when a call is repeated, or less than events need.
-        """
-        content = self._hashed(sequence, num_tokens, told)
-        events = self._config.events
-        if events is None:
-            if told.event_token_ids:
-                raise InvalidRequest.of("event_token_ids", "the pool has no events: leave them out")
-            return content
-        if told.token_ids:
-            if told.event_token_ids:
-                raise InvalidRequest.of("event_token_ids", "token_ids say it already: leave them out")
-            return content._replace(token_ids=told.token_ids)
-        return content._replace(token_ids=self._check_event_tokens(sequence, num_tokens, content, told))
-
-    def _hashed(self, sequence: Sequence | None, num_tokens: int, told: Told) -> Content:
-        """The hashes that are new, and where hashing goes on. Raises as `check_content`."""
-        block_hashes, token_ids, _, extras = told
-        known = sequence.block_hashes if sequence is not None else []
-        chain = sequence.chain if sequence is not None else None
-        if token_ids or extras is not None:
-            if (0 if chain is None else chain.num_tokens) + len(token_ids) > num_tokens:
-                raise InvalidRequest.of("token_ids", f"there are more of them than the {num_tokens} tokens")
-            block_hashes, chain = self._hash(known, chain, block_hashes, token_ids, extras)
-        elif block_hashes and chain is not None:
-            raise InvalidRequest.of("block_hashes", "the sequence began with token_ids: go on with these")
-        elif (len(known) + len(block_hashes)) * self._config.hash_block_size > num_tokens and block_hashes:
-            raise InvalidRequest.of(
-                "block_hashes",
-                f"with the {len(known)} sent before they stand for more than {num_tokens} tokens: "
-                "send those of full blocks, each once",
-            )
-        return Content(block_hashes, chain)
-
-    def _check_event_tokens(
-        self, sequence: Sequence | None, num_tokens: int, content: Content, told: Told
-    ) -> abc.Sequence[int]:
-        """The tokens that are told for events; those of all hashes, or of none. Raises InvalidRequest."""
-        token_ids = check_token_ids(told.event_token_ids, "event_token_ids")
-        num_known = 0 if sequence is None or sequence.token_ids is None else len(sequence.token_ids)
-        num_told = num_known + len(token_ids)
-        num_hashes = len(content.block_hashes) + (0 if sequence is None else len(sequence.block_hashes))
-        num_needed = num_hashes * self._config.hash_block_size
-        needs_all = self._config.events is not None and self._config.events.needs_token_ids
-        if token_ids and num_told > num_tokens:
-            raise InvalidRequest.of(
-                "event_token_ids",
-                f"with those sent before there are {num_told}, more than {num_tokens} tokens",
-            )
-        if num_told < num_needed and (token_ids or needs_all):
-            raise InvalidRequest.of(
-                "event_token_ids",
-                f"the hashes stand for {num_needed} tokens, and {num_told} are told: send those of all "
-                "hashes, from the first on",
-            )
-        return token_ids
+    def check_content(self, sequence: Sequence, num_tokens: int, told: Told) -> Content:
+        """What a call tells of ``sequence``, which has ``num_tokens``. Raises as `ContentReader.read`."""
+        return self._contents.read(sequence, num_tokens, told)
 
     def check_admission(self, admission: Admission, known: Sequence | None) -> Content:
         """Refuse what no pool could grant.
@@ -197,7 +121,7 @@ class Sequences:
         if admission.num_encoder_tokens < 0:
             raise InvalidRequest.of("num_encoder_tokens", "must be at least 0")
         told = Told(admission.block_hashes, admission.token_ids, admission.event_token_ids, admission.extras)
-        return self.check_content(known, admission.num_tokens, told)
+        return self._contents.read(known, admission.num_tokens, told)
 
     def check_free_id(self, sequence_id: SequenceId) -> None:
         """Refuse an id that no new sequence may have.
@@ -415,31 +339,6 @@ class Sequences:
             raise InvalidRequest.of(
                 "num_tokens", f"{num_tokens} is above {MAX_TOKENS}: no sequence has as many"
             )
-
-    def _hash(
-        self,
-        known: abc.Sequence[BlockHash],
-        chain: HashChain | None,
-        block_hashes: abc.Sequence[BlockHash],
-        token_ids: abc.Sequence[int],
-        extras: Extras | None,
-    ) -> tuple[list[BlockHash], HashChain]:
-        if block_hashes:
-            raise InvalidRequest.of(
-                "block_hashes", "give either block_hashes, with all extra keys hashed in, or token_ids"
-            )
-        if chain is None:
-            if known:
-                raise InvalidRequest.of("token_ids", "the sequence began with block_hashes: go on with these")
-            if self._hasher is None:
-                self._hasher = self._config.hasher()
-            chain = self._hasher.start(extras)
-        elif extras is not None and extras != chain.extras:
-            raise InvalidRequest.of(
-                "token_ids", "extra keys are fixed by the call that sent the first tokens"
-            )
-        chain, hashes = chain.append(token_ids)
-        return hashes, chain
 
     def _learn(self, sequence: Sequence, content: Content) -> None:
         if content.block_hashes:

@@ -7,6 +7,7 @@ What may still be refused by then, for want of blocks, is listed in the reply.
 from collections import abc
 
 from blockyard.core.commands import Admission, Step
+from blockyard.core.content import Content, Told
 from blockyard.core.errors import (
     InsufficientBlocks,
     InvalidRequest,
@@ -17,7 +18,7 @@ from blockyard.core.ids import SequenceHandle
 from blockyard.core.lease import Lease
 from blockyard.core.replies import Admitted, Refused, StepExtended
 from blockyard.core.sequence import Sequence
-from blockyard.core.sequences import Content, Sequences, Told
+from blockyard.core.sequences import Sequences
 
 
 class PlannedStep:
