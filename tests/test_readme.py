@@ -2,10 +2,14 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from blockyard.client.kv_events import BlockStored, KvBatch
+from blockyard.core.hash_chain import Hasher
+from blockyard.core.hashing import HashAlgorithm
 from server_process import running_server
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
@@ -29,6 +33,35 @@ def test_the_schedulers_example_runs() -> None:
     (comment,) = re.findall(r"print\(.*\)  # (.*)", example)
     with running_server("--log-level", "warning") as server:
         assert printed_by(example.replace("http://127.0.0.1:8484", server.url)) == comment
+
+
+def test_the_routers_example_runs() -> None:
+    example = python_example("ZmqFollower")
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        endpoint, replay = (f"tcp://127.0.0.1:{bound.getsockname()[1]}" for bound in (one, other))
+    options = ("--event-endpoint", endpoint, "--event-replay-endpoint", replay)
+    with running_server("--log-level", "warning", *options) as server:
+        body = {"num_blocks": 10, "block_size": 4, "events": True, "publish": "on_allocate"}
+        assert server.call("PUT", "/v1/pools/chat", body)[0] == 201
+        lease = server.call("POST", "/v1/pools/chat/leases", {"holder": "me", "ttl_ms": 60_000})[1]
+        tokens = {"num_tokens": 9, "token_ids": list(range(9))}
+        held = {"lease_id": lease["lease_id"], "sequence_id": "a"}
+        assert server.call("POST", "/v1/pools/chat/allocate", {**held, **tokens})[0] == 200
+        code = example.replace("http://127.0.0.1:8484", server.url)
+        code = code.replace("tcp://127.0.0.1:5557", endpoint).replace("tcp://127.0.0.1:5558", replay)
+        assert printed_by(code) == "2"
+
+
+def test_an_event_is_as_shown() -> None:
+    (shown,) = re.findall(r"^data: (.*)$", README, re.MULTILINE)
+    batch = KvBatch.from_json(json.loads(shown))
+    (event,) = batch.events
+    assert isinstance(event, BlockStored)
+    chain, hashes = Hasher(HashAlgorithm.BLAKE2B, event.block_size).start().append(event.token_ids)
+    assert [block_hash.hex() for block_hash in hashes] == list(event.block_hashes)
+    assert chain.num_blocks == 1
 
 
 def test_the_workers_example_runs() -> None:

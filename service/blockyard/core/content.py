@@ -1,4 +1,4 @@
-"""What calls tell of a sequence's tokens: hashes or the tokens themselves, and what these have to agree with."""
+"""What calls tell of a sequence's tokens: hashes or tokens themselves, and what these have to agree with."""
 
 from collections import abc
 from typing import NamedTuple

@@ -4,7 +4,8 @@ A payload is ``[ts, events, rank]``; an event is a map with its ``type``. The fi
 field more, ``stream_id``: batches of one stream are numbered without a gap and without a repeat. Whoever does
 not know that field passes over it.
 
-In msgpack hashes are the pool's `HashForm`, in JSON they are whole, in hex.
+In msgpack hashes are the pool's `HashForm`. In JSON they are whole, in hex, and the id stands beside the
+events.
 """
 
 from array import array
@@ -38,12 +39,15 @@ class EventCodec:
 
     def msgpack(self, batch: Batch) -> bytes:
         """The payload of ``batch``."""
-        return ormsgpack.packb([batch.now_ms / 1e3, self._events(batch, self._external), self._rank])
+        events = [self._event(event, self._external) for event in batch.events]
+        events[0]["stream_id"] = self.stream_id
+        return ormsgpack.packb([batch.now_ms / 1e3, events, self._rank])
 
     def json(self, batch: Batch) -> bytes:
         """The same in JSON, with what a message of its own has to say besides."""
         head = self.head(batch.number, batch.now_ms)
-        return pydantic_core.to_json({**head, "events": self._events(batch, bytes.hex)})
+        events = [self._event(event, bytes.hex) for event in batch.events]
+        return pydantic_core.to_json({**head, "events": events})
 
     def head(self, number: int, now_ms: int) -> dict[str, Any]:
         """What stands beside the events in JSON, and in a snapshot."""
@@ -60,11 +64,6 @@ class EventCodec:
         for group, blocks in enumerate(stored):
             for run in runs(blocks):
                 yield self._event(BlocksStored(group, run), write)
-
-    def _events(self, batch: Batch, write: HashWriter) -> list[Event]:
-        events = [self._event(event, write) for event in batch.events]
-        events[0]["stream_id"] = self.stream_id
-        return events
 
     def _event(self, event: KvEvent, write: HashWriter) -> Event:
         if isinstance(event, BlocksStored):
