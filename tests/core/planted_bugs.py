@@ -32,6 +32,7 @@ from core.planted_block_bugs import (
     publish_before_commit,
     take_host_blocks_from_device,
 )
+from core.planted_event_bugs import EVENT_BUGS
 from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS
 from core.planted_pool_bugs import (
     CopiesHeldTooLong,
@@ -64,6 +65,7 @@ def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool
 
 PLANTED_BUGS = {
     **KIND_BUGS,
+    **EVENT_BUGS,
     end_chunks_anywhere.__name__: end_chunks_anywhere,
     publish_before_commit.__name__: publish_before_commit,
     hit_unripe_states.__name__: hit_unripe_states,
