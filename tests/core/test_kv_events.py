@@ -27,6 +27,7 @@ from blockyard.core.kv_events import (
     BlockRemoved,
     BlocksStored,
     KvEvents,
+    RecentBatches,
     StoredBlock,
 )
 from blockyard.core.pool import Pool
@@ -209,6 +210,29 @@ def test_batches_that_nobody_takes_are_bounded() -> None:
     assert len(batches) == MAX_BATCHES
     assert (batches[0].number, batches[-1].number) == (5, MAX_BATCHES + 4)
     assert events.take() == []
+
+
+def test_recent_batches_are_bounded_by_their_hashes_too() -> None:
+    recent = RecentBatches(max_batches=10, max_hashes=5)
+    small, large = [BlockRemoved(0, A)], [BlocksStored(0, [StoredBlock(A, None, 2)] * 9)]
+    for number in range(5):
+        recent.append(Batch(number, 0, small))
+    assert recent.first_number == 0
+    recent.append(Batch(5, 0, small))
+    assert recent.first_number == 1
+    recent.append(Batch(6, 0, large))
+    assert [batch.number for batch in recent.since(0, 10)] == [6]
+    recent.append(Batch(7, 0, small))
+    assert [batch.number for batch in recent.since(0, 10)] == [7]
+
+
+@pytest.mark.parametrize(("number", "found"), [(0, [3, 4]), (3, [3, 4]), (4, [4]), (5, []), (2**70, [])])
+def test_recent_batches_are_found_by_number(number: int, found: list[int]) -> None:
+    recent = RecentBatches(max_batches=2)
+    for each in range(5):
+        recent.append(Batch(each, 0, [AllBlocksCleared()]))
+    assert [batch.number for batch in recent.since(number, 10)] == found
+    assert [batch.number for batch in recent.since(number, 1)] == found[:1]
 
 
 def test_the_audit_finds_events_that_told_something_else() -> None:

@@ -20,6 +20,7 @@ from blockyard.core.config import EventsConfig, GroupConfig, HashForm, PoolConfi
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.hash_chain import external_int64
 from blockyard.core.ids import LeaseId, SequenceId, WorkerId
+from blockyard.core.kv_events import Batch
 from blockyard.core.pool import Pool
 from blockyard.server.events.pool_stream import PoolStream
 
@@ -58,9 +59,9 @@ class FollowedPool:
         )[0]
         deed()
         batches = self._stream.take()
-        published = self._stream.publish(batches) if batches else []
-        frames = [[b"", batch.number.to_bytes(8, "big"), batch.payload] for batch in published]
-        return [KvBatch.from_frames(each) for each in frames]
+        if batches:
+            self._stream.publish(batches)
+        return self._received(batches)
 
     def restart(self, *, forgets: bool) -> None:
         """The server goes on from what it wrote down; or it ``forgets`` and begins anew."""
@@ -97,9 +98,12 @@ class FollowedPool:
         return KvSnapshot.from_document({**codec.head(snapshot.number, snapshot.now_ms), "events": events})
 
     def _missed(self, number: int) -> Iterable[KvBatch]:
+        return self._received(self._stream.since(number))
+
+    def _received(self, batches: Iterable[Batch]) -> list[KvBatch]:
+        payload = self._stream.codec.msgpack
         return [
-            KvBatch.from_frames([b"", batch.number.to_bytes(8, "big"), batch.payload])
-            for batch in self._stream.since(number)
+            KvBatch.from_frames([b"", batch.number.to_bytes(8, "big"), payload(batch)]) for batch in batches
         ]
 
     def _apply(self, command: PoolCommand) -> None:

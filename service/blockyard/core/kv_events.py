@@ -15,6 +15,7 @@ follow from the commands, so that a replay gives the same batches the same numbe
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from blockyard.core.extra_keys import ExtraKeys
@@ -23,7 +24,8 @@ from blockyard.core.prefix_index import Entry
 from blockyard.core.statistics import Counters
 
 MAX_BATCHES = 10_000
-"""Batches that wait to be taken; of more, the oldest are forgotten."""
+MAX_HASHES = 1_000_000
+"""Of all batches that are kept together."""
 
 
 class StoredBlock(NamedTuple):
@@ -103,6 +105,54 @@ class Batch:
     now_ms: int
     events: Sequence[KvEvent]
 
+    @property
+    def num_hashes(self) -> int:
+        """Hashes that it tells of, and what clears them."""
+        return sum(len(event.blocks) if isinstance(event, BlocksStored) else 1 for event in self.events)
+
+
+class RecentBatches:
+    """The last batches, as many as may be kept: when there is no room, the oldest go.
+
+    Args:
+        max_batches: At most so many.
+        max_hashes: With so many hashes together, but always the last one.
+    """
+
+    __slots__ = ("_batches", "_max_batches", "_max_hashes", "_num_hashes")
+
+    def __init__(self, max_batches: int = MAX_BATCHES, max_hashes: int = MAX_HASHES) -> None:
+        self._max_batches = max_batches
+        self._max_hashes = max_hashes
+        self._num_hashes = 0
+        self._batches: deque[Batch] = deque()
+
+    def append(self, batch: Batch) -> None:
+        """Keep ``batch``, which follows the one before."""
+        batches = self._batches
+        batches.append(batch)
+        self._num_hashes += batch.num_hashes
+        while len(batches) > self._max_batches or (self._num_hashes > self._max_hashes and len(batches) > 1):
+            self._num_hashes -= batches.popleft().num_hashes
+
+    def since(self, number: int, at_most: int) -> list[Batch]:
+        """Those from ``number`` on, or from the oldest that is kept."""
+        batches = self._batches
+        skipped = min(max(number - batches[0].number, 0), len(batches)) if batches else 0
+        return list(islice(batches, skipped, skipped + at_most))
+
+    @property
+    def first_number(self) -> int | None:
+        """Of the oldest that is kept; None where there is none."""
+        return self._batches[0].number if self._batches else None
+
+    def take(self) -> list[Batch]:
+        """All of them, which are kept no longer."""
+        taken = list(self._batches)
+        self._batches.clear()
+        self._num_hashes = 0
+        return taken
+
 
 class KvEvents:
     """Watches the prefix index of a pool in which nothing is cached yet.
@@ -113,10 +163,9 @@ class KvEvents:
 
     Attributes:
         stored: Per group, what is told of each hash that is a hit, in the order in which it became one.
-        batches: Those that nobody has taken yet.
     """
 
-    __slots__ = ("_counters", "_forgotten", "_is_cleared", "_published", "_tables", "batches", "stored")
+    __slots__ = ("_batches", "_counters", "_forgotten", "_is_cleared", "_published", "_tables", "stored")
 
     def __init__(self, tables: Sequence[Mapping[BlockHash, Entry]], counters: Counters) -> None:
         self._tables = tables
@@ -125,7 +174,7 @@ class KvEvents:
         self._forgotten: dict[tuple[GroupIndex, BlockHash], None] = {}
         self._is_cleared = False
         self.stored: list[dict[BlockHash, StoredBlock]] = [{} for _ in tables]
-        self.batches: deque[Batch] = deque(maxlen=MAX_BATCHES)
+        self._batches = RecentBatches()
 
     @property
     def next_number(self) -> int:
@@ -153,14 +202,12 @@ class KvEvents:
         self._forgotten.clear()
         self._is_cleared = False
         if events:
-            self.batches.append(Batch(self._counters.num_event_batches, now_ms, events))
+            self._batches.append(Batch(self._counters.num_event_batches, now_ms, events))
             self._counters.num_event_batches += 1
 
     def take(self) -> list[Batch]:
-        """The batches that nobody has taken yet."""
-        batches = list(self.batches)
-        self.batches.clear()
-        return batches
+        """The batches that nobody has taken yet; where they were too many, the last of them."""
+        return self._batches.take()
 
     def problems(self) -> list[str]:
         """Groups of which something else was told than the index has."""

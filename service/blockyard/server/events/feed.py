@@ -39,7 +39,6 @@ class EventFeed:
             stream_id, _, number = last_event_id.partition(":")
             if stream_id == stream.stream_id and _NUMBER.fullmatch(number):
                 self._number = int(number) + 1
-        stream.followers[self] = stream.next_number
 
     async def changed(self) -> None:
         """See `Feed`."""
@@ -48,6 +47,7 @@ class EventFeed:
     def read(self) -> bytes | None:
         """See `Feed`."""
         stream = self._stream
+        stream.followers[self] = self._number if stream.has(self._number) else stream.next_number
         if self._snapshot is not None:
             if stream.next_number < self._snapshot.number:
                 return b""  # it is not durable yet
@@ -65,7 +65,7 @@ class EventFeed:
             return None
         self._number += len(batches)
         stream.followers[self] = self._number
-        return b"".join([batch.server_sent for batch in batches])
+        return b"".join(map(stream.message, batches))
 
     def close(self) -> None:
         """See `Feed`."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import structlog
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,6 +18,8 @@ from blockyard.server.histogram import add_histogram
 
 if TYPE_CHECKING:  # the base install of a server has no ZeroMQ
     from blockyard.server.events.sockets import EventSockets
+
+log = structlog.get_logger("blockyard.events")
 
 PACE_S = 0.002
 """Between two rounds of publishing: what comes in the meantime goes out together."""
@@ -79,13 +82,20 @@ class EventHub(Collector):
             except NotReady:
                 return
             for stream, batches, added_s, is_last in waiting:
-                published = stream.publish(batches)
+                stream.publish(batches)
                 if self._sockets is not None:
-                    self._sockets.publish(stream.topic, published)
+                    self._send(self._sockets, stream, batches)
                 self._delays.observe(time.perf_counter() - added_s)
                 if is_last:
                     stream.close()
             await asyncio.sleep(PACE_S)
+
+    def _send(self, sockets: "EventSockets", stream: PoolStream, batches: list[Batch]) -> None:
+        """Over ZeroMQ: what cannot be sent is a gap in one stream's numbers, and no more than that."""
+        try:
+            sockets.publish(stream, batches)
+        except Exception:
+            log.exception("events could not be sent", topic=stream.topic)
 
     async def answer(self) -> None:
         """Send missed batches again, for ever."""

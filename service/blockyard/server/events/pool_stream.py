@@ -2,40 +2,23 @@
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
 
-from blockyard.core.kv_events import MAX_BATCHES, AllBlocksCleared, Batch, KvEvents, StoredBlock
+from blockyard.core.kv_events import (
+    MAX_BATCHES,
+    AllBlocksCleared,
+    Batch,
+    KvEvents,
+    RecentBatches,
+    StoredBlock,
+)
 from blockyard.core.pool import Pool
 from blockyard.server.events.codec import EventCodec
 from blockyard.server.sse import message
 
-
-class PublishedBatch:
-    """A batch and what is written of it, made once, when the first one asks."""
-
-    def __init__(self, batch: Batch, codec: EventCodec) -> None:
-        self._batch = batch
-        self._codec = codec
-
-    @property
-    def number(self) -> int:
-        """Of the batch."""
-        return self._batch.number
-
-    @cached_property
-    def payload(self) -> bytes:
-        """For ZeroMQ."""
-        return self._codec.msgpack(self._batch)
-
-    @cached_property
-    def server_sent(self) -> bytes:
-        """As a server-sent event."""
-        identity = f"{self._codec.stream_id}:{self.number}"
-        return message(data_str=self._codec.json(self._batch).decode(), event="batch", id=identity)
+MAX_MESSAGES = 512
+"""Server-sent events that are kept as they were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +57,10 @@ class PoolStream:
         self._events: KvEvents = pool.events
         earlier = self._events.take()
         self.next_number = self._events.next_number
-        self._buffer: deque[PublishedBatch] = deque(
-            (PublishedBatch(batch, self.codec) for batch in earlier), maxlen=max_batches
-        )
+        self._recent = RecentBatches(max_batches)
+        for batch in earlier:
+            self._recent.append(batch)
+        self._messages: dict[int, bytes] = {}
         self._news: asyncio.Future[None] | None = None
 
     @property
@@ -92,29 +76,37 @@ class PoolStream:
         """The last batch of a pool that is gone."""
         return Batch(self._events.next_number, self._pool.now_ms, [AllBlocksCleared()])
 
-    def publish(self, batches: Iterable[Batch]) -> list[PublishedBatch]:
-        """Tell of ``batches``, which are durable and follow those before."""
-        published = [PublishedBatch(batch, self.codec) for batch in batches]
-        self._buffer.extend(published)
-        self.next_number = published[-1].number + 1
+    def publish(self, batches: Iterable[Batch]) -> None:
+        """Tell of ``batches``, at least one, which are durable and follow those before."""
+        for batch in batches:
+            self._recent.append(batch)
+            self.next_number = batch.number + 1
         self._wake()
-        return published
 
     def close(self) -> None:
         """Nothing more will come."""
         self.is_closed = True
         self._wake()
 
-    def since(self, number: int, at_most: int = MAX_BATCHES) -> list[PublishedBatch]:
+    def since(self, number: int, at_most: int = MAX_BATCHES) -> list[Batch]:
         """Batches from ``number`` on, or from the oldest that is kept."""
-        first = self._buffer[0].number if self._buffer else self.next_number
-        skipped = min(max(number - first, 0), len(self._buffer))
-        return list(islice(self._buffer, skipped, skipped + at_most))
+        return self._recent.since(number, at_most)
 
     def has(self, number: int) -> bool:
         """Whether all batches from ``number`` on are kept, none of them included."""
-        first = self._buffer[0].number if self._buffer else self.next_number
-        return first <= number <= self.next_number
+        first = self._recent.first_number
+        return (self.next_number if first is None else first) <= number <= self.next_number
+
+    def message(self, batch: Batch) -> bytes:
+        """``batch`` as a server-sent event: made once for all who read it soon."""
+        made = self._messages.get(batch.number)
+        if made is None:
+            identity = f"{self.stream_id}:{batch.number}"
+            made = message(data_str=self.codec.json(batch).decode(), event="batch", id=identity)
+            self._messages[batch.number] = made
+            if len(self._messages) > MAX_MESSAGES:
+                del self._messages[next(iter(self._messages))]
+        return made
 
     def snapshot(self) -> PoolSnapshot:
         """As it is now, which may be ahead of what is durable: wait for that before it is told."""

@@ -15,8 +15,9 @@ import structlog
 import zmq
 import zmq.asyncio
 
+from blockyard.core.kv_events import Batch
 from blockyard.server.events.errors import EventsUnavailable
-from blockyard.server.events.pool_stream import PoolStream, PublishedBatch
+from blockyard.server.events.pool_stream import PoolStream
 
 log = structlog.get_logger("blockyard.events")
 
@@ -57,13 +58,10 @@ class EventSockets:
             self.close()
             raise
 
-    def publish(self, topic: str, batches: Iterable[PublishedBatch]) -> None:
-        """Send ``batches`` to whoever subscribed to ``topic``."""
-        name = topic.encode()
+    def publish(self, stream: PoolStream, batches: Iterable[Batch]) -> None:
+        """Send ``batches`` of ``stream`` to whoever subscribed to its topic."""
         for batch in batches:
-            self._publish.send_multipart(
-                [name, batch.number.to_bytes(8, "big"), batch.payload], flags=zmq.NOBLOCK
-            )
+            self._publish.send_multipart(_frames(stream, batch), flags=zmq.NOBLOCK)
 
     async def answer(self, streams: Callable[[], Iterable[PoolStream]]) -> None:
         """Send again what is asked for, of ``streams``, for ever."""
@@ -73,8 +71,10 @@ class EventSockets:
             asker, *request = await self._replay.recv_multipart()
             try:
                 await self._send_again(asker, request, streams())
-            except (ValueError, zmq.ZMQError) as error:  # it is gone, or takes nothing
+            except (ValueError, zmq.ZMQError) as error:  # it is none, or its sender is gone or takes nothing
                 log.info("a request for missed events was not answered", reason=str(error))
+            except Exception:  # whatever it is, others want an answer
+                log.exception("a request for missed events failed")
 
     async def _send_again(self, asker: bytes, request: list[bytes], streams: Iterable[PoolStream]) -> None:
         assert self._replay is not None
@@ -86,7 +86,7 @@ class EventSockets:
             if topic is not None and stream.topic != topic:
                 continue
             for sent, batch in enumerate(stream.since(number), start=1):
-                frames = [asker, b"", stream.topic.encode(), batch.number.to_bytes(8, "big"), batch.payload]
+                frames = [asker, b"", *_frames(stream, batch)]
                 await self._replay.send_multipart(frames, flags=zmq.NOBLOCK)
                 if sent % BATCHES_A_SLICE == 0:
                     await asyncio.sleep(0)
@@ -104,6 +104,10 @@ class EventSockets:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _frames(stream: PoolStream, batch: Batch) -> list[bytes]:
+    return [stream.topic.encode(), batch.number.to_bytes(8, "big"), stream.codec.msgpack(batch)]
 
 
 def _bind(socket: "zmq.Socket[Any]", endpoint: str, option: str) -> str:
