@@ -1,7 +1,7 @@
 """Figures of a pool that people watch."""
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 WINDOW_REQUESTS = 1_000
 """Requests that the hit rate looks back on."""
@@ -70,7 +70,7 @@ class Counters:
 
     def to_state(self) -> dict[str, int]:
         """The counters as plain data."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
