@@ -152,9 +152,7 @@ def _first_of(first: bytes, second: bytes) -> bytes:
     return (int.from_bytes(first) | (int.from_bytes(second) & gaps)).to_bytes(len(first))
 
 
-def _owners(
-    pool: Pool, leases: list[Lease]
-) -> Generator[None, None, tuple["array[int]", list[int]]]:
+def _owners(pool: Pool, leases: list[Lease]) -> Generator[None, None, tuple["array[int]", list[int]]]:
     """Who holds each block, and how many blocks each has to itself.
 
     Leases go by their place in ``leases``, from 1. 0 stands for nobody, one more than the last for several.

@@ -9,24 +9,27 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
+from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
 from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.events.hub import EventHub
 from blockyard.server.events.routes import event_routes
 from blockyard.server.guard import Guard
+from blockyard.server.holders import Holders
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.recovery import RecoveryProgress, recover
+from blockyard.server.latency import LatencyWindow
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.metrics import metrics_route
 from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
@@ -34,9 +37,13 @@ from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.problems import http_problem, internal_error, invalid_fields
 from blockyard.server.readiness import Readiness
+from blockyard.server.request_figures import BOUNDS_S, RequestFigures
 from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
+from blockyard.server.slices import Slices
 from blockyard.server.sse import Streams
+from blockyard.server.watch import Watched
+from blockyard.server.watch_routes import watch_routes
 from blockyard.server.worker_routes import worker_routes
 
 if TYPE_CHECKING:  # extras
@@ -127,10 +134,10 @@ class Server:
         self.api.include_router(event_routes(self.pools, self._hub, self.streams))
         self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
-        self.api.include_router(dashboard_routes())
+        self.api.include_router(dashboard_routes(find_charts()))
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
         settled = self._pool_journal.settled
-        self._asgi: ASGIApp = Guard(
+        guard = Guard(
             HotPath(self.api, handlers.hot()),
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
@@ -139,8 +146,23 @@ class Server:
             settled=settled if tracing is None else tracing.settled(self._pool_journal),
             registry=registry,
         )
-        if tracing is not None:
-            self._asgi = tracing.around(self._asgi)
+        self.api.include_router(self._watch_routes(handlers, clock, guard.figures))
+        self._asgi = guard if tracing is None else tracing.around(guard)
+
+    def _watch_routes(self, handlers: PoolCallHandlers, clock: Clock, figures: RequestFigures) -> APIRouter:
+        routes = {name: handler.path_format for name, handler in handlers.hot().items()}
+        slices = Slices()
+        watched = Watched(
+            pools=self.pools,
+            clock=clock,
+            holders=Holders(slices),
+            latency=LatencyWindow(
+                BOUNDS_S, lambda: {name: figures.counts(path) for name, path in routes.items()}
+            ),
+            settled=self._pool_journal.settled,
+            streams=self.streams,
+        )
+        return watch_routes(watched, slices)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's life."""
@@ -195,7 +217,7 @@ class Server:
         if self._durable is None:
             return {"data_dir": None}
         figures = self._recovery.figures()
-        return {"data_dir": str(self._durable.path), "num_pools": len(list(self.pools)), **figures}
+        return {"data_dir": str(self._durable.path), "num_pools": len(self.pools), **figures}
 
     def _fail(self, error: JournalError) -> None:
         """Nothing may be told any more."""

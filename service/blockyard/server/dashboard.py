@@ -1,14 +1,18 @@
-"""`GET /dashboard`: one page with its script, style and icon, all from this package.
+"""`GET /dashboard`: one page with its scripts, style and icon, from this package, and charts from plotly's.
 
 The page reads the same routes as any other client. Nothing is fetched from elsewhere, nothing is inline, and
 the browser is told to keep it so.
 """
 
+import gzip
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib.resources import files
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from blockyard.server.charts import EXTRA, Charts
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -34,6 +38,9 @@ class Asset:
         return "/dashboard" if self.file == PAGE else f"/dashboard/{self.file}"
 
 
+FOR_A_YEAR = "public, max-age=31536000, immutable"
+"""Of what has its version in its address."""
+
 PAGE = "dashboard.html"
 JAVASCRIPT = "text/javascript; charset=utf-8"
 ASSETS = (
@@ -49,8 +56,18 @@ ASSETS = (
 )
 
 
-def dashboard_routes() -> APIRouter:
-    """The routes of `ASSETS`; the page itself stands in the OpenAPI document, its parts do not."""
+class ChartsReply(BaseModel):
+    """Where the page finds the library that draws its charts."""
+
+    script: str | None = Field(description="Beside the page; null where it is not installed.")
+    extra: str = Field(EXTRA, description="What brings it.")
+
+
+def dashboard_routes(charts: Charts | None) -> APIRouter:
+    """The routes of `ASSETS` and of ``charts``, None for none.
+
+    The page itself stands in the OpenAPI document, its parts do not.
+    """
     router = APIRouter()
     for asset in ASSETS:
         router.add_api_route(
@@ -63,7 +80,30 @@ def dashboard_routes() -> APIRouter:
             responses={200: {"content": {"text/html": {}}}},
             include_in_schema=asset.file == PAGE,
         )
+    _add_charts(router, charts)
     return router
+
+
+def _add_charts(router: APIRouter, charts: Charts | None) -> None:
+    script = None if charts is None else f"dashboard/plotly.js?version={charts.version}"
+
+    @router.get("/dashboard/charts.json", include_in_schema=False)
+    async def chart_library(response: Response) -> ChartsReply:
+        response.headers["Cache-Control"] = "no-cache"
+        return ChartsReply(script=script)
+
+    if charts is None:
+        return
+    compressed = b""
+
+    @router.get("/dashboard/plotly.js", include_in_schema=False)
+    async def plotly(request: Request) -> Response:
+        nonlocal compressed
+        compressed = compressed or await charts.read()
+        headers = {**HEADERS, "Cache-Control": FOR_A_YEAR, "Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(gzip.decompress(compressed), headers=headers, media_type=JAVASCRIPT)
+        return Response(compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=JAVASCRIPT)
 
 
 def _endpoint(asset: Asset) -> Callable[[], Awaitable[Response]]:

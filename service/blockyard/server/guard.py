@@ -46,6 +46,9 @@ class Guard:
         settled: Waits until what was done is durable. No answer begins before it returns; where it raises
             NotReady, that is the answer.
         registry: Where requests are counted.
+
+    Attributes:
+        figures: The counts.
     """
 
     def __init__(
@@ -66,8 +69,8 @@ class Guard:
         self._readiness = readiness
         self._settled = settled
         self._num_in_flight = 0
-        self._figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
-        registry.register(self._figures)
+        self.figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
+        registry.register(self.figures)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -103,7 +106,7 @@ class Guard:
             answer.end()
 
     def _note(self, scope: Scope, status: int, duration_ns: int) -> None:
-        self._figures.answered(scope, status, duration_ns / 1e9)
+        self.figures.answered(scope, status, duration_ns / 1e9)
         log.debug(
             "request",
             method=scope["method"],

@@ -42,6 +42,9 @@ class Pools:
     def __iter__(self) -> Iterator[tuple[str, Pool]]:
         return ((name, owned.pool) for name, owned in self._pools.items())
 
+    def __len__(self) -> int:
+        return len(self._pools)
+
     def lines(self) -> list[Line]:
         """Of all pools that are journalled."""
         return [owned.line for owned in self._pools.values() if owned.line is not None]
@@ -49,6 +52,11 @@ class Pools:
     def lines_by_name(self) -> dict[str, Line]:
         """The same, by the names of their pools."""
         return {name: owned.line for name, owned in self._pools.items() if owned.line is not None}
+
+    def find(self, name: str) -> Pool | None:
+        """The pool of this name, to read from, if there is one."""
+        owned = self._pools.get(name)
+        return None if owned is None else owned.pool
 
     def get(self, name: str) -> Pool:
         """The pool of this name, to read from.

@@ -43,6 +43,12 @@ class RequestFigures(Collector):
             self._of(route, "failed")  # there from the first request on: then the first failure is a rise
         known.observe(duration_s)
 
+    def counts(self, route: str) -> list[int]:
+        """How many requests of ``route``, refused ones too, took how long: a number a range of `BOUNDS_S`."""
+        known = (self._durations.get((route, result)) for result in ("ok", "refused"))
+        ranges = [[0] * (len(BOUNDS_S) + 1), *(histogram.counts for histogram in known if histogram)]
+        return [sum(each) for each in zip(*ranges, strict=True)]
+
     def _of(self, route: str, result: str) -> Histogram:
         return self._durations.setdefault((route, result), Histogram(BOUNDS_S))
 

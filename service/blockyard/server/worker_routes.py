@@ -11,6 +11,7 @@ from blockyard.core.errors import InvalidRequest, PoolNotFound
 from blockyard.core.ids import WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import WorkerNoted, WorkerRemoved
+from blockyard.core.workers import Worker
 from blockyard.planning.memory_map import MemoryMap, memory_map
 from blockyard.planning.planner import Plan
 from blockyard.server.body import Count, Name
@@ -95,6 +96,18 @@ class WorkerReply(BaseModel):
     state: Literal["alive", "lost"]
     silent_ms: int = Field(description="Since it called last.")
 
+    @classmethod
+    def of(cls, worker: Worker, now_ms: int, *, is_lost: bool) -> "WorkerReply":
+        """``worker`` at ``now_ms``."""
+        return cls(
+            worker_id=worker.worker_id,
+            rank=worker.rank,
+            device=worker.device,
+            incarnation=worker.incarnation,
+            state="lost" if is_lost else "alive",
+            silent_ms=max(0, now_ms - worker.last_heartbeat_ms),
+        )
+
 
 class WorkersReply(BaseModel):
     """All workers, by rank."""
@@ -172,13 +185,6 @@ async def _once(request: Request, command: ask.PoolCommand) -> ask.Command:
 
 def _workers(pool: Pool, now_ms: int) -> list[WorkerReply]:
     return [
-        WorkerReply(
-            worker_id=worker.worker_id,
-            rank=worker.rank,
-            device=worker.device,
-            incarnation=worker.incarnation,
-            state="lost" if pool.workers.is_lost(worker, now_ms) else "alive",
-            silent_ms=max(0, now_ms - worker.last_heartbeat_ms),
-        )
+        WorkerReply.of(worker, now_ms, is_lost=pool.workers.is_lost(worker, now_ms))
         for worker in pool.workers
     ]

@@ -1,0 +1,49 @@
+"""What watchers are told."""
+
+from pydantic import BaseModel, Field
+
+from blockyard.core.statistics import Statistics
+from blockyard.server.latency import CallLatency
+from blockyard.server.worker_routes import WorkerReply
+
+
+class WatchedPool(BaseModel):
+    """A pool and its figures."""
+
+    pool: str
+    stats: Statistics = Field(description="As of `GET .../stats`.")
+
+
+class WatchedLease(BaseModel):
+    """A lease and what it holds of the device's blocks, each counted once."""
+
+    lease_id: str
+    holder: str
+    num_sequences: int
+    num_blocks: int
+    expires_in_ms: int = Field(description="From the message on, unless it is renewed.")
+
+
+class ChosenPool(WatchedPool):
+    """The pool that was asked for by name."""
+
+    leases: list[WatchedLease] = Field(
+        description="Those that hold the most blocks, the largest first. In a large pool they are counted "
+        "every few seconds; `stats` says how many leases there are."
+    )
+    workers: list[WorkerReply] = Field(
+        description="Lost ones first, then by rank; `stats` says how many there are, should these not be all."
+    )
+
+
+class Figures(BaseModel):
+    """Everything that a watcher asked for, at one moment."""
+
+    num_pools: int = Field(description="All that the server owns.")
+    num_matching: int = Field(description="Those whose name has `filter` in it.")
+    pools: list[WatchedPool] = Field(description="Of the matching ones, those asked for.")
+    chosen: ChosenPool | None = Field(description="Null where none was asked for, or there is no such pool.")
+    latency: list[CallLatency] = Field(
+        description="Of the calls that schedulers wait for, to all pools, over the last ten seconds; empty "
+        "while no pool is chosen."
+    )

@@ -1,0 +1,120 @@
+"""`GET /v1/watch` and `GET /v1/pools/{pool}/map`: what people look at. The dashboard is made of these."""
+
+import asyncio
+import base64
+import zlib
+from enum import Enum
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, Field
+
+from blockyard.core.block_map import BlockMap, Entry, map_by_lease, map_by_state
+from blockyard.core.errors import PoolNotFound
+from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.routes import refuse_unknown_query
+from blockyard.server.slices import Slices
+from blockyard.server.sse import EVENT_STREAM, EventStream
+from blockyard.server.watch import Asked, Watched, WatchFeed
+from blockyard.server.watch_messages import Figures
+
+MAX_ROWS = 200
+"""Pools in one message."""
+
+COMPRESSION_LEVEL = 1
+"""Runs of equal blocks are found at any level; this one takes a millisecond or two for a million."""
+
+
+class By(Enum):
+    """What the blocks of a map are told apart by."""
+
+    STATE = "state"
+    LEASE = "lease"
+
+
+class MapReply(BaseModel):
+    """What every device block of a pool is at the moment.
+
+    The pool goes on while it is read: a map of a million blocks is smeared over the tenths of a second that
+    it takes at most, and shows each block as it was at some moment of these.
+    """
+
+    epoch: int
+    num_blocks: int
+    by: By
+    legend: list[Entry] = Field(
+        description="Every code that may occur. By state: `null` (never handed out), `free` (without "
+        "content), `cached` (free, with content that can be found), `held`, `held and cached`. By lease: what "
+        "nobody holds in the same way; then `several leases`, `other leases`, and the leases with the most "
+        "blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
+    )
+    codes: str = Field(
+        description="One byte a block, in the order of block ids, compressed with zlib (RFC 1950), in base64."
+    )
+
+
+class _Events(Response):
+    """What the document says that `EventStream` is."""
+
+    media_type = EVENT_STREAM
+
+
+class _Json(Response):
+    """JSON that is made already."""
+
+    media_type = "application/json"
+
+
+def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
+    """The routes over ``watched``; maps are made in ``slices``."""
+    router = APIRouter(
+        prefix="/v1",
+        tags=["watching"],
+        responses=PROBLEM_RESPONSES,
+        dependencies=[Depends(refuse_unknown_query)],
+    )
+
+    @router.get(
+        "/watch",
+        summary="Follow the pools' figures: an event `figures` at once, and whenever something has changed.",
+        response_class=_Events,
+        responses={
+            200: {"model": Figures, "description": "Server-sent events, a quarter second apart at least."}
+        },
+    )
+    async def watch(
+        part: Annotated[
+            str, Query(alias="filter", max_length=128, description="Part of a pool's name, in any case.")
+        ] = "",
+        offset: Annotated[int, Query(ge=0, description="Of the matching pools, pass over so many.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Show so many.")] = 50,
+        pool: Annotated[str | None, Query(description="Show all of this one, too, if there is one.")] = None,
+    ) -> Response:
+        watched.streams.check()
+        asked = Asked(part=part, offset=offset, limit=limit, chosen=pool)
+        return EventStream(WatchFeed(asked, watched), watched.streams)
+
+    @router.get(
+        "/pools/{pool}/map",
+        summary="What every block is, one byte a block.",
+        response_class=_Json,
+        responses={200: {"model": MapReply}},
+    )
+    async def block_map(
+        pool: str, by: Annotated[By, Query(description="What blocks are told apart by.")] = By.STATE
+    ) -> Response:
+        found = watched.pools.get(pool)
+        look = map_by_state(found) if by is By.STATE else map_by_lease(found)
+        made, _ = await slices.run(look)
+        reply = await asyncio.to_thread(_render, made, by)
+        if watched.pools.find(pool) is not found:
+            raise PoolNotFound(f"pool {pool!r} was deleted in the meantime")
+        return _Json(reply, headers={"cache-control": "no-store"})
+
+    return router
+
+
+def _render(made: BlockMap, by: By) -> bytes:
+    codes = base64.b64encode(zlib.compress(made.codes, COMPRESSION_LEVEL)).decode()
+    reply = MapReply(epoch=made.epoch, num_blocks=len(made.codes), by=by, legend=made.legend, codes=codes)
+    return reply.model_dump_json().encode()
