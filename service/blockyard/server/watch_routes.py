@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from blockyard.core.block_map import BlockMap, Entry, map_by_lease, map_by_state
@@ -44,25 +45,19 @@ class MapReply(BaseModel):
     by: By
     legend: list[Entry] = Field(
         description="Every code that may occur. By state: `null` (never handed out), `free` (without "
-        "content), `cached` (free, with content that can be found), `held`, `held and cached`. By lease: what "
-        "nobody holds in the same way; then `several leases`, `other leases`, and the leases with the most "
-        "blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
+        "content), `cached` (free, with content that can be found), `held`, `held and cached`. By lease: "
+        "what nobody holds in the same way; then `several leases`, `other leases`, and the leases with the "
+        "most blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
     )
     codes: str = Field(
         description="One byte a block, in the order of block ids, compressed with zlib (RFC 1950), in base64."
     )
 
 
-class _Events(Response):
-    """What the document says that `EventStream` is."""
+class _Events(JSONResponse):
+    """What the document says that `EventStream` is: JSON in events."""
 
     media_type = EVENT_STREAM
-
-
-class _Json(Response):
-    """JSON that is made already."""
-
-    media_type = "application/json"
 
 
 def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
@@ -78,9 +73,8 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         "/watch",
         summary="Follow the pools' figures: an event `figures` at once, and whenever something has changed.",
         response_class=_Events,
-        responses={
-            200: {"model": Figures, "description": "Server-sent events, a quarter second apart at least."}
-        },
+        response_model=Figures,
+        response_description="Server-sent events, a quarter of a second apart at least; each one's data.",
     )
     async def watch(
         part: Annotated[
@@ -97,8 +91,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
     @router.get(
         "/pools/{pool}/map",
         summary="What every block is, one byte a block.",
-        response_class=_Json,
-        responses={200: {"model": MapReply}},
+        response_model=MapReply,
     )
     async def block_map(
         pool: str, by: Annotated[By, Query(description="What blocks are told apart by.")] = By.STATE
@@ -109,7 +102,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         reply = await asyncio.to_thread(_render, made, by)
         if watched.pools.find(pool) is not found:
             raise PoolNotFound(f"pool {pool!r} was deleted in the meantime")
-        return _Json(reply, headers={"cache-control": "no-store"})
+        return Response(reply, headers={"cache-control": "no-store"}, media_type="application/json")
 
     return router
 
