@@ -4,6 +4,7 @@ The page reads the same routes as any other client. Nothing is fetched from else
 the browser is told to keep it so.
 """
 
+import asyncio
 import gzip
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from importlib.resources import files
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from blockyard.server.charts import EXTRA, Charts
+from blockyard.server.charts import EXTRA, Charts, Script
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -43,16 +44,32 @@ FOR_A_YEAR = "public, max-age=31536000, immutable"
 
 PAGE = "dashboard.html"
 JAVASCRIPT = "text/javascript; charset=utf-8"
+CSS = "text/css; charset=utf-8"
 ASSETS = (
     Asset(PAGE, "text/html; charset=utf-8"),
-    Asset("dashboard.css", "text/css; charset=utf-8"),
+    Asset("dashboard.css", CSS),
+    Asset("pool.css", CSS),
+    Asset("charts.css", CSS),
     Asset("icon.svg", "image/svg+xml"),
+    Asset("block_map.js", JAVASCRIPT),
+    Asset("chart_library.js", JAVASCRIPT),
     Asset("dashboard.js", JAVASCRIPT),
     Asset("dom.js", JAVASCRIPT),
     Asset("figures.js", JAVASCRIPT),
+    Asset("history.js", JAVASCRIPT),
+    Asset("line_chart.js", JAVASCRIPT),
+    Asset("map_colors.js", JAVASCRIPT),
+    Asset("map_cursor.js", JAVASCRIPT),
+    Asset("map_grid.js", JAVASCRIPT),
+    Asset("map_painting.js", JAVASCRIPT),
+    Asset("pool_audit.js", JAVASCRIPT),
+    Asset("pool_charts.js", JAVASCRIPT),
     Asset("pool_details.js", JAVASCRIPT),
+    Asset("pool_members.js", JAVASCRIPT),
     Asset("pool_table.js", JAVASCRIPT),
+    Asset("rows.js", JAVASCRIPT),
     Asset("server.js", JAVASCRIPT),
+    Asset("watch.js", JAVASCRIPT),
 )
 
 
@@ -60,6 +77,7 @@ class ChartsReply(BaseModel):
     """Where the page finds the library that draws its charts."""
 
     script: str | None = Field(description="Beside the page; null where it is not installed.")
+    style_ids: list[str] = Field(description="Of elements that it would add, were they not there already.")
     extra: str = Field(EXTRA, description="What brings it.")
 
 
@@ -85,25 +103,38 @@ def dashboard_routes(charts: Charts | None) -> APIRouter:
 
 
 def _add_charts(router: APIRouter, charts: Charts | None) -> None:
-    script = None if charts is None else f"dashboard/plotly.js?version={charts.version}"
+    reading = asyncio.Lock()
+    known: Script | None = None
+
+    async def script() -> Script:
+        """Read once, when it is first asked for."""
+        nonlocal known
+        assert charts is not None
+        async with reading:
+            if known is None:
+                known = await asyncio.to_thread(charts.read)
+        return known
 
     @router.get("/dashboard/charts.json", include_in_schema=False)
     async def chart_library(response: Response) -> ChartsReply:
         response.headers["Cache-Control"] = "no-cache"
-        return ChartsReply(script=script)
+        if charts is None:
+            return ChartsReply(script=None, style_ids=[])
+        path = f"dashboard/plotly.js?version={charts.version}"
+        return ChartsReply(script=path, style_ids=(await script()).style_ids)
 
     if charts is None:
         return
-    compressed = b""
 
     @router.get("/dashboard/plotly.js", include_in_schema=False)
     async def plotly(request: Request) -> Response:
-        nonlocal compressed
-        compressed = compressed or await charts.read()
+        content = (await script()).compressed
         headers = {**HEADERS, "Cache-Control": FOR_A_YEAR, "Vary": "Accept-Encoding"}
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(gzip.decompress(compressed), headers=headers, media_type=JAVASCRIPT)
-        return Response(compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=JAVASCRIPT)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["Content-Encoding"] = "gzip"
+        else:
+            content = await asyncio.to_thread(gzip.decompress, content)
+        return Response(content, headers=headers, media_type=JAVASCRIPT)
 
 
 def _endpoint(asset: Asset) -> Callable[[], Awaitable[Response]]:

@@ -19,12 +19,13 @@ export function make(tag, content = [], attributes = {}) {
   return element;
 }
 
-/** Make `list`, a <dl>, say `entries`: pairs of term and text. */
+/** Make `list`, a <dl>, say `entries`: pairs of term and text, each in a <div>. */
 export function fillList(list, entries) {
   entries.forEach(([term, text], index) => {
-    if (list.children.length <= 2 * index) list.append(make("dt"), make("dd"));
-    setText(list.children[2 * index], term);
-    setText(list.children[2 * index + 1], text);
+    if (list.children.length <= index) list.append(make("div", [make("dt"), make("dd")]));
+    const [first, second] = list.children[index].children;
+    setText(first, term);
+    setText(second, text);
   });
-  while (list.children.length > 2 * entries.length) list.lastElementChild.remove();
+  while (list.children.length > entries.length) list.lastElementChild.remove();
 }

@@ -31,3 +31,17 @@ export function plain(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "number" ? count(value) : String(value);
 }
+
+/** Milliseconds as "850 ms", "12 s", "3 min" or "2 h". */
+export function duration(ms) {
+  if (ms < 1_000) return `${Math.round(Math.max(ms, 0) / 10) * 10} ms`;
+  if (ms < 120_000) return `${Math.round(ms / 1_000)} s`;
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;
+  return `${Math.round(ms / 3_600_000)} h`;
+}
+
+/** A latency in milliseconds, to two digits that matter. */
+export const milliseconds = (ms) => `${Number(ms.toPrecision(2))} ms`;
+
+/** A rate: small ones with a decimal. */
+export const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : count(Math.round(value)));

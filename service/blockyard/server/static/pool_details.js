@@ -1,69 +1,108 @@
-// The chosen pool: its configuration, its counters, and who holds its blocks when asked to count.
+// The chosen pool: its figures, its blocks, its charts, its members, its configuration, and its audit.
 
-import { at, fillList, make, setFlag, setText } from "./dom.js";
-import { count, plain, words } from "./figures.js";
-import { readAudit, Refused } from "./server.js";
+import { BlockMap } from "./block_map.js";
+import { at, fillList, setText } from "./dom.js";
+import { count, hitRate, percent, plain, words, workers } from "./figures.js";
+import { PoolAudit } from "./pool_audit.js";
+import { PoolCharts } from "./pool_charts.js";
+import { PoolMembers } from "./pool_members.js";
+import { readPool } from "./server.js";
+
+const TICK_MS = 1_000;
 
 export class PoolDetails {
   #name = null;
+  #made = null; // what tells the pool from a later one of its name
+  #isLive = false;
+  #map = new BlockMap();
+  #charts = new PoolCharts();
+  #members = new PoolMembers();
+  #audit = new PoolAudit();
 
   constructor() {
-    at("recount").addEventListener("click", () => this.#recount());
+    setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Show `pool` as the server describes it, with its `figures` if they are known; null shows nothing. */
-  show(pool, figures) {
-    at("details").hidden = pool === null;
-    const name = pool?.pool ?? null;
-    if (name !== this.#name) this.#clearHolders();
-    this.#name = name;
-    if (pool === null) return;
-    setText(at("details-title"), name);
-    fillList(at("configuration"), configuration(pool));
-    const counters = Object.entries(figures?.counters ?? {});
+  /** A message came. */
+  hear({ chosen, latency }) {
+    this.#members.hear(chosen);
+    this.#charts.hear(chosen, latency);
+  }
+
+  /** Whether messages come, or else what is shown may be old. */
+  setLive(isLive) {
+    this.#isLive = isLive;
+    this.#map.setLive(isLive);
+  }
+
+  /** Show the pool of this name with its `stats`; null where there is none, or nothing is known of it. */
+  show(name, stats) {
+    const shown = stats === null ? null : name;
+    at("details").hidden = shown === null;
+    if (shown !== this.#name) this.#begin(shown);
+    if (shown === null) return;
+    fillList(at("tiles"), tiles(stats));
+    const counters = Object.entries(stats.counters);
     fillList(
       at("counters"),
       counters.map(([counter, value]) => [words(counter), count(value)])
     );
+    this.#describe(stats);
+    this.#map.changed(JSON.stringify(stats));
   }
 
-  #clearHolders() {
-    this.#say("");
-    at("holders").hidden = true;
-    at("problems").hidden = true;
+  #begin(name) {
+    this.#name = name;
+    this.#made = null;
+    setText(at("details-title"), name ?? "");
+    at("configuration").replaceChildren();
+    this.#map.begin(name);
+    this.#charts.begin(name);
+    this.#audit.begin(name);
+    this.#members.hear(null);
   }
 
-  #say(verdict, isBad = false) {
-    setFlag(at("verdict"), "bad", isBad);
-    setText(at("verdict"), verdict);
-  }
-
-  async #recount() {
+  /** The configuration is read once, and again where the pool may be another. */
+  async #describe(stats) {
+    const made = `${stats.epoch} ${stats.num_blocks}`;
+    if (made === this.#made) return;
+    this.#made = made;
     const name = this.#name;
-    at("recount").disabled = true;
-    this.#say("Counting");
     try {
-      const audit = await readAudit(name);
-      if (name === this.#name) this.#showAudit(audit);
-    } catch (error) {
-      if (name === this.#name) {
-        this.#clearHolders();
-        this.#say(error instanceof Refused ? error.message : "The server did not answer.", true);
-      }
+      const pool = await readPool(name);
+      if (name === this.#name) fillList(at("configuration"), configuration(pool));
+    } catch {
+      if (name === this.#name) this.#made = null; // again with the next figures
     }
-    at("recount").disabled = false;
   }
 
-  #showAudit(audit) {
-    this.#say(verdict(audit), !audit.ok);
-    at("problems").hidden = audit.problems.length === 0;
-    at("problems").replaceChildren(...audit.problems.map((problem) => make("li", problem)));
-    at("holders").hidden = audit.holders.length === 0;
-    at("holders").tBodies[0].replaceChildren(...audit.holders.map(holderRow));
+  #tick() {
+    if (this.#name === null || document.hidden) return;
+    if (this.#isLive) this.#members.show();
+    this.#charts.tick(this.#isLive);
   }
 }
 
-function configuration({ pool: _, groups, ...options }) {
+function tiles(stats) {
+  const entries = [
+    ["Usage", percent(stats.usage)],
+    ["Held", count(stats.num_held_blocks)],
+    ["Free", count(stats.num_free_blocks)],
+    ["Cached", count(stats.num_cached_blocks)],
+    ["Blocks", count(stats.num_blocks)],
+    ["Hit rate", hitRate(stats.hit_rate)],
+    ["Sequences", count(stats.num_sequences)],
+    ["Leases", count(stats.num_leases)],
+    ["Workers", workers(stats)],
+    ["Epoch", count(stats.epoch)],
+  ];
+  if (stats.num_host_blocks !== null) {
+    entries.push(["Free on the host", `${count(stats.num_free_host_blocks)} of ${count(stats.num_host_blocks)}`]);
+  }
+  return entries;
+}
+
+function configuration({ pool: _, groups, epoch: __, ...options }) {
   const set = Object.entries(options).filter(([, value]) => value !== null);
   return [
     ...set.map(([name, value]) => [words(name), plain(value)]),
@@ -75,26 +114,4 @@ function configuration({ pool: _, groups, ...options }) {
 function sizes({ kind, ...rest }) {
   const named = Object.entries(rest).map(([name, value]) => `${words(name).toLowerCase()} ${plain(value)}`);
   return [words(kind), ...named].join(", ");
-}
-
-function verdict(audit) {
-  const states = [
-    [audit.num_free_blocks, "free"],
-    [audit.num_held_blocks, "held"],
-    [audit.num_null_blocks, "null"],
-  ];
-  const sum = states.map(([number, state]) => `${count(number)} ${state}`).join(" + ");
-  const when = new Date().toLocaleTimeString();
-  const holders = audit.holders.length ? "" : " Nobody holds any.";
-  return `${audit.ok ? "Adds up" : "Does not add up"} at ${when}: ${sum} = ${count(audit.num_blocks)} blocks.${holders}`;
-}
-
-function holderRow(holder) {
-  const lease = make("code", holder.lease_id.slice(0, 8), { title: holder.lease_id });
-  return make("tr", [
-    make("td", holder.holder),
-    make("td", lease),
-    make("td", count(holder.num_sequences), { class: "number" }),
-    make("td", count(holder.num_blocks), { class: "number" }),
-  ]);
 }

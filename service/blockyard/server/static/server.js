@@ -20,15 +20,24 @@ export async function read(path) {
   return response.json();
 }
 
-export const readPools = async () => (await read("v1/pools")).pools;
-export const readAudit = (name) => read(`v1/pools/${encodeURIComponent(name)}/audit`);
+const pool = (name) => `v1/pools/${encodeURIComponent(name)}`;
 
-/** A pool's figures; null if it is gone. */
-export async function readFigures(name) {
+export const readPool = (name) => read(pool(name));
+export const readAudit = (name) => read(`${pool(name)}/audit`);
+export const readMap = (name, by) => read(`${pool(name)}/map?by=${by}`);
+export const readCharts = () => read("dashboard/charts.json");
+
+/** Why `path`, a stream, does not open: a `Refused`, or what kept the server from answering; null if it does. */
+export async function whyNot(path) {
+  const asking = new AbortController();
+  const timer = setTimeout(() => asking.abort(), TIMEOUT_MS);
   try {
-    return await read(`v1/pools/${encodeURIComponent(name)}/stats`);
+    const response = await fetch(path, { cache: "no-store", signal: asking.signal });
+    return response.ok ? null : new Refused(response.status, await response.json().catch(() => ({})));
   } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
+    return error;
+  } finally {
+    clearTimeout(timer);
+    asking.abort();
   }
 }

@@ -1,0 +1,56 @@
+// Who holds the chosen pool's blocks, and which workers hold its memory.
+
+import { at, setText } from "./dom.js";
+import { count, duration } from "./figures.js";
+import { Rows } from "./rows.js";
+
+export class PoolMembers {
+  #chosen = null; // as GET /v1/watch says it
+  #heardAt = 0;
+  #leases = new Rows(at("leases"), (lease) => lease.lease_id, [
+    { text: (lease) => lease.holder, title: (lease) => lease.holder },
+    { text: (lease) => lease.lease_id.slice(0, 8), title: (lease) => lease.lease_id },
+    { text: (lease) => count(lease.num_sequences), isNumber: true },
+    { text: (lease) => count(lease.num_blocks), isNumber: true },
+    { text: (lease) => this.#expiry(lease), isNumber: true },
+  ]);
+  #workers = new Rows(at("workers"), (worker) => worker.worker_id, [
+    { text: (worker) => worker.worker_id, title: (worker) => worker.worker_id },
+    { text: (worker) => count(worker.rank), isNumber: true },
+    { text: (worker) => worker.device, title: (worker) => worker.device },
+    { text: (worker) => worker.state, mark: (worker) => worker.state },
+    { text: (worker) => `${duration(worker.silent_ms + this.#age())} ago`, isNumber: true },
+  ]);
+
+  /** `chosen` was just told; null: the pool is gone, or another. */
+  hear(chosen) {
+    this.#chosen = chosen;
+    this.#heardAt = performance.now();
+    this.show();
+  }
+
+  /** Show what was told, by the time that has passed since. */
+  show() {
+    const { leases = [], workers = [], stats } = this.#chosen ?? {};
+    this.#leases.show(leases);
+    this.#workers.show(workers);
+    setText(at("leases-note"), part(leases.length, stats?.num_leases ?? 0, "lease", "those with the most blocks"));
+    setText(at("workers-note"), part(workers.length, stats?.num_workers ?? 0, "worker", "lost ones first"));
+  }
+
+  #age() {
+    return performance.now() - this.#heardAt;
+  }
+
+  #expiry(lease) {
+    const left = lease.expires_in_ms - this.#age();
+    return left > 0 ? `in ${duration(left)}` : "now";
+  }
+}
+
+/** "20 of 35 leases: those with the most blocks", or "3 leases". */
+function part(numShown, numAll, noun, which) {
+  if (numAll === 0) return `No ${noun}s.`;
+  const all = `${count(numAll)} ${noun}${numAll === 1 ? "" : "s"}`;
+  return numShown < numAll ? `${count(numShown)} of ${all}: ${which}` : all;
+}

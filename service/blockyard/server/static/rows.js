@@ -1,0 +1,51 @@
+// The rows of a table, made once each and changed where a text changes.
+
+import { make, setText } from "./dom.js";
+
+export class Rows {
+  #table;
+  #key;
+  #columns;
+  #rows = new Map();
+
+  /**
+   * In `table`, a <table> with its head. `key` tells entries apart; `columns` make of an entry the cells of its
+   * row: `text`, and `mark`, `title` and `isNumber` where they are given.
+   */
+  constructor(table, key, columns) {
+    this.#table = table;
+    this.#key = key;
+    this.#columns = columns;
+  }
+
+  /** Show `entries`, in this order. */
+  show(entries) {
+    this.#table.hidden = entries.length === 0;
+    const body = this.#table.tBodies[0];
+    const wanted = new Set(entries.map(this.#key));
+    for (const [key, row] of this.#rows) {
+      if (wanted.has(key)) continue;
+      row.remove();
+      this.#rows.delete(key);
+    }
+    entries.forEach((entry, index) => {
+      const row = this.#row(this.#key(entry));
+      if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
+      this.#columns.forEach((column, place) => {
+        const cell = row.children[place];
+        setText(cell, column.text(entry));
+        if (column.title) cell.title = column.title(entry);
+        if (column.mark) cell.dataset.mark = column.mark(entry);
+      });
+    });
+  }
+
+  #row(key) {
+    let row = this.#rows.get(key);
+    if (!row) {
+      row = make("tr", this.#columns.map(({ isNumber }) => make("td", "", isNumber ? { class: "number" } : {})));
+      this.#rows.set(key, row);
+    }
+    return row;
+  }
+}
