@@ -27,7 +27,7 @@ class State(IntEnum):
     """Never handed out."""
     FREE = 1
     """Held by nobody, without content."""
-    CACHED = 2
+    FREE_CACHED = 2
     """Held by nobody, with content that can be found: a hit, until the block is used again."""
     HELD = 3
     """Held, without content that others can find."""
@@ -44,10 +44,11 @@ FIRST_LEASE = 5
 MAX_LEASES = 200
 """Leases with a code of their own."""
 
+_NOT_HELD = (State.NULL, State.FREE, State.FREE_CACHED)
 _ANY = bytes([0]) + bytes([1]) * 255
 _NONE = bytes([255]) + bytes(255)
-_STATE_OF_BITS = bytes([State.FREE, State.CACHED, State.HELD, State.HELD_CACHED]) + bytes(252)
-_WITHOUT_LEASE = bytes([State.NULL, State.FREE, State.CACHED, OTHERS, OTHERS]) + bytes(251)
+_STATE_OF_BITS = bytes([State.FREE, State.FREE_CACHED, State.HELD, State.HELD_CACHED]) + bytes(252)
+_WITHOUT_LEASE = bytes([State.NULL, State.FREE, State.FREE_CACHED, OTHERS, OTHERS]) + bytes(251)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +84,7 @@ def map_by_state(pool: Pool) -> Generator[None, None, BlockMap]:
             counts[state] += some.count(state)
         codes += some
         yield
-    legend = [
-        Entry(code=state, label=state.name.lower().replace("_", " and "), num_blocks=counts[state])
-        for state in State
-    ]
+    legend = [Entry(code=state, label=_label(state), num_blocks=counts[state]) for state in State]
     return BlockMap(epoch=pool.epoch, legend=legend, codes=bytes(codes))
 
 
@@ -94,7 +92,7 @@ def map_by_lease(pool: Pool) -> Generator[None, None, BlockMap]:
     """Who holds each block: the leases with the most blocks to themselves by name. Changes nothing.
 
     Returns:
-        At the end of the generator: the map. Blocks that nobody holds are null, free or cached as in
+        At the end of the generator: the map. Blocks that nobody holds are null or free as in
         `map_by_state`.
     """
     leases = list(pool.leases.values())
@@ -122,10 +120,16 @@ def map_by_lease(pool: Pool) -> Generator[None, None, BlockMap]:
         for place, number in enumerate(largest)
     ]
     shared = [
-        Entry(code=code, label=label, num_blocks=counts[code])
-        for code, label in enumerate(("null", "free", "cached", "several leases", "other leases"))
+        *(Entry(code=state, label=_label(state), num_blocks=counts[state]) for state in _NOT_HELD),
+        Entry(code=SEVERAL, label="several leases", num_blocks=counts[SEVERAL]),
+        Entry(code=OTHERS, label="other leases", num_blocks=counts[OTHERS]),
     ]
     return BlockMap(epoch=pool.epoch, legend=[*shared, *own], codes=bytes(codes))
+
+
+def _label(state: State) -> str:
+    """``FREE_CACHED`` as "free and cached"."""
+    return state.name.lower().replace("_", " and ")
 
 
 def _states(store: BlockStore, begin: int, end: int) -> bytes:

@@ -45,7 +45,7 @@ class MapReply(BaseModel):
     by: By
     legend: list[Entry] = Field(
         description="Every code that may occur. By state: `null` (never handed out), `free` (without "
-        "content), `cached` (free, with content that can be found), `held`, `held and cached`. By lease: "
+        "content), `free and cached` (with content that can be found), `held`, `held and cached`. By lease: "
         "what nobody holds in the same way; then `several leases`, `other leases`, and the leases with the "
         "most blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
     )

@@ -6,8 +6,7 @@ const RATES = {
   refused: "num_refused_allocations",
   evicted: "num_evicted_blocks",
 };
-const MIN_SPAN_S = 0.25;
-const MAX_SPAN_S = 1.25; // nothing was told for longer where nothing changed: the change is of the last second
+const PACE_S = 0.25; // of messages
 
 export class History {
   samples = []; // {at, usage, hitRate, admitted, refused, evicted, latency}, null where it is not known
@@ -20,17 +19,16 @@ export class History {
     if (this.samples.length === 0) this.sample(at);
   }
 
+  /** The last sample with what was told since. */
+  get latest() {
+    const last = this.samples.at(-1) ?? null;
+    return last === null || this.#told === null ? last : { ...last, ...measured(this.#told) };
+  }
+
   /** Note what is known at a time in milliseconds. */
   sample(at) {
     if (this.#told === null) return;
-    const { stats, latency } = this.#told;
-    this.samples.push({
-      at,
-      usage: stats.usage,
-      hitRate: stats.hit_rate,
-      ...this.#rates(),
-      latency: new Map(latency.map((call) => [call.call, call])),
-    });
+    this.samples.push({ at, ...measured(this.#told), ...this.#rates() });
     this.#sampled = this.#told;
     if (this.samples.length > MAX_SAMPLES) this.samples.shift();
   }
@@ -45,7 +43,9 @@ export class History {
 
   #rates() {
     const [now, before] = [this.#told, this.#sampled];
-    const span = before && Math.min(Math.max((now.at - before.at) / 1e3, MIN_SPAN_S), MAX_SPAN_S);
+    const last = this.samples.at(-1);
+    // Where nothing changed for long nothing was told, either: the change is of the time since the last sample.
+    const span = before && Math.max(Math.min(now.at - before.at, now.at - last.at + 1e3 * PACE_S) / 1e3, PACE_S);
     const rate = (counter) => {
       if (before === null) return null;
       const change = now.stats.counters[counter] - before.stats.counters[counter];
@@ -53,4 +53,9 @@ export class History {
     };
     return Object.fromEntries(Object.entries(RATES).map(([name, counter]) => [name, rate(counter)]));
   }
+}
+
+function measured({ stats, latency }) {
+  const calls = new Map(latency.map((call) => [call.call, call]));
+  return { usage: stats.usage, hitRate: stats.hit_rate, latency: calls };
 }

@@ -2,7 +2,6 @@
 
 import { at, make, setText } from "./dom.js";
 
-const HEIGHT = 170;
 const WINDOW_MS = 600_000;
 const FIRST_WINDOW_MS = 60_000;
 const HEADROOM = 1.1;
@@ -12,6 +11,7 @@ export class LineChart {
   #axis;
   #series;
   #words = [];
+  #nothing = make("li", "no calls in the last seconds");
 
   /**
    * In the elements `id`-chart and `id`-words. `axis` has what plotly shall know of the vertical axis. Each of
@@ -27,26 +27,27 @@ export class LineChart {
       at(`${id}-words`).append(item);
       this.#words.push({ item, value });
     });
-    this.#empty = make("li", "no calls in the last seconds");
-    at(`${id}-words`).append(this.#empty);
+    at(`${id}-words`).append(this.#nothing);
   }
 
-  #empty;
-
-  /** Show `samples`, at least one; in words alone where `plotly` is null. */
-  show(samples, plotly) {
-    const latest = samples.at(-1);
-    const texts = this.#series.map(({ text }) => (latest.usage === null ? null : text(latest)));
+  /** Say the values of `sample`; null says nothing. */
+  say(sample) {
+    const isKnown = sample !== null && sample.usage !== null;
+    const texts = this.#series.map(({ text }) => (isKnown ? text(sample) : null));
     texts.forEach((text, index) => {
       const { item, value } = this.#words[index];
       item.hidden = text === null;
       setText(value, text ?? "");
     });
-    this.#empty.hidden = texts.some((text) => text !== null);
+    this.#nothing.hidden = !isKnown || texts.some((text) => text !== null);
+  }
+
+  /** Draw `samples`, at least one; nothing where `plotly` is null. */
+  draw(samples, plotly) {
     const chart = at(`${this.#id}-chart`);
     chart.hidden = plotly === null;
     if (plotly === null) return;
-    plotly.react(chart, this.#traces(samples), this.#layout(samples, chart.clientWidth), {
+    plotly.react(chart, this.#traces(samples), this.#layout(samples, chart), {
       displayModeBar: false,
       scrollZoom: false,
       doubleClick: false,
@@ -61,19 +62,19 @@ export class LineChart {
         x,
         y: samples.map(of),
         mode: "lines",
-        line: { color: style(`--line-${index + 1}`), width: 2, dash },
+        line: { color: style(`--line-${index + 1}`), width: dash === "solid" ? 2 : 1.5, dash },
       }))
     );
   }
 
-  #layout(samples, width) {
+  #layout(samples, { clientWidth: width, clientHeight: height }) {
     const end = samples.at(-1).at;
     const begin = Math.max(end - WINDOW_MS, Math.min(samples[0].at, end - FIRST_WINDOW_MS));
     const quiet = { color: style("--quiet"), gridcolor: style("--line"), zeroline: false, fixedrange: true };
     return {
       width,
-      height: HEIGHT,
-      margin: { l: 52, r: 12, t: 8, b: 26 },
+      height,
+      margin: { l: 52, r: 12, t: 8, b: 30 },
       showlegend: false,
       dragmode: false,
       hovermode: "x unified",
@@ -89,6 +90,7 @@ export class LineChart {
         hoverformat: "%H:%M:%S",
         nticks: Math.max(2, Math.floor(width / 90)),
         showgrid: false,
+        ticklabelstandoff: 6,
       },
       yaxis: { ...quiet, range: [0, this.#top(samples)], nticks: 5, ...this.#axis },
     };

@@ -1,7 +1,7 @@
 // The colours of a block map. A lease keeps its own for as long as the pool is shown.
 
 const STATES = ["--map-null", "--map-free", "--map-cached", "--map-held", "--map-held-cached"];
-const LEASES = ["--map-null", "--map-free", "--map-cached", "--map-several", "--map-others"];
+const LEASES = ["--map-null", "--map-free", "--map-idle", "--map-several", "--map-others"];
 const GOLDEN_ANGLE = 137.508; // neighbours in the order of leases are far from each other in hue
 const FIRST_HUE = 195;
 

@@ -41,15 +41,15 @@ export class PoolCharts {
   /** A message came. */
   hear(chosen, latency) {
     if (chosen === null) return;
-    const isFirst = this.#history.samples.length === 0;
     this.#history.hear(Date.now(), chosen.stats, latency);
-    if (isFirst) this.#draw();
+    for (const chart of this.#charts) chart.say(this.#history.latest);
   }
 
   /** A second has passed, in which messages came or would have come, if it is `live`. */
   tick(isLive) {
     if (isLive) this.#history.sample(Date.now());
     else this.#history.pause(Date.now());
+    for (const chart of this.#charts) chart.say(this.#history.latest);
     this.#draw();
   }
 
@@ -75,7 +75,7 @@ export class PoolCharts {
   #draw() {
     const { samples } = this.#history;
     const isSeen = samples.length > 0 && !document.hidden && at("charts").clientWidth > 0;
-    if (isSeen) for (const chart of this.#charts) chart.show(samples, this.#plotly);
+    if (isSeen) for (const chart of this.#charts) chart.draw(samples, this.#plotly);
   }
 }
 

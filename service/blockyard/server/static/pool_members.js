@@ -8,7 +8,7 @@ export class PoolMembers {
   #chosen = null; // as GET /v1/watch says it
   #heardAt = 0;
   #leases = new Rows(at("leases"), (lease) => lease.lease_id, [
-    { text: (lease) => lease.holder, title: (lease) => lease.holder },
+    { text: (lease) => lease.holder, title: (lease) => `${lease.holder}, lease ${lease.lease_id}` },
     { text: (lease) => lease.lease_id.slice(0, 8), title: (lease) => lease.lease_id },
     { text: (lease) => count(lease.num_sequences), isNumber: true },
     { text: (lease) => count(lease.num_blocks), isNumber: true },
@@ -19,7 +19,7 @@ export class PoolMembers {
     { text: (worker) => count(worker.rank), isNumber: true },
     { text: (worker) => worker.device, title: (worker) => worker.device },
     { text: (worker) => worker.state, mark: (worker) => worker.state },
-    { text: (worker) => `${duration(worker.silent_ms + this.#age())} ago`, isNumber: true },
+    { text: (worker) => duration(worker.silent_ms + this.#age()), isNumber: true },
   ]);
 
   /** `chosen` was just told; null: the pool is gone, or another. */
