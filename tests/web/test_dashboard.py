@@ -130,7 +130,7 @@ def test_out_of_sight_it_asks_for_nothing_and_then_goes_on(browser: Browser, ser
         num_before = len(visit.urls)
         visit.page.wait_for_timeout(1_500)
         assert len(visit.urls) == num_before
-        with visit.page.expect_request("**/v1/pools"):
+        with visit.page.expect_request("**/v1/watch?*"):
             visit.page.evaluate(show, arg=False)
 
 

@@ -34,13 +34,13 @@ function hear(message) {
   figures = message;
   lastHeard = new Date();
   failure = null;
-  details.hear(message);
-  details.setLive(true);
   if (firstRow >= message.num_matching && firstRow > 0) {
     turnTo(Math.max(0, Math.ceil(message.num_matching / MAX_ROWS) - 1) * MAX_ROWS);
   } else {
     show();
   }
+  details.hear(message);
+  details.setLive(true);
 }
 
 function fail(reason) {

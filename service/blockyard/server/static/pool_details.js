@@ -23,8 +23,9 @@ export class PoolDetails {
     setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** A message came. */
+  /** A message came, and is shown. */
   hear({ chosen, latency }) {
+    if (chosen !== null && chosen.pool !== this.#name) return;
     this.#members.hear(chosen);
     this.#charts.hear(chosen, latency);
   }
