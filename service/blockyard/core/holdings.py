@@ -11,13 +11,13 @@ from blockyard.core.ids import NULL_BLOCK, BlockId, LeaseId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
 
-SLICE_BLOCKS = 8_192
+SLICE_BLOCKS = 4_096
 """Blocks looked at between two ``yield``: about a millisecond."""
 
 PIECE_BLOCKS = 8
 """What a block table costs by itself, in blocks."""
 
-MAX_SET_BLOCKS = 8_192
+MAX_SET_BLOCKS = 4_096
 """Of one lease. A set that grows is copied whole, and in one go: large ones would take too long."""
 
 

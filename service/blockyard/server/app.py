@@ -151,18 +151,17 @@ class Server:
 
     def _watch_routes(self, handlers: PoolCallHandlers, clock: Clock, figures: RequestFigures) -> APIRouter:
         routes = {name: handler.path_format for name, handler in handlers.hot().items()}
-        slices = Slices()
         watched = Watched(
             pools=self.pools,
             clock=clock,
-            holders=Holders(slices),
+            holders=Holders(Slices()),
             latency=LatencyWindow(
                 BOUNDS_S, lambda: {name: figures.counts(path) for name, path in routes.items()}
             ),
             settled=self._pool_journal.settled,
             streams=self.streams,
         )
-        return watch_routes(watched, slices)
+        return watch_routes(watched, Slices())  # its own: figures do not wait for maps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's life."""

@@ -15,6 +15,8 @@ from pydantic import BaseModel, Field
 
 from blockyard.server.charts import EXTRA, Charts, Script
 
+# plotly needs no exception: its rules go into a sheet of the page (dashboard.html), and styles of maps, which
+# it would add, are told to be there (chart_library.js).
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
