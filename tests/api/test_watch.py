@@ -16,6 +16,7 @@ from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import NotReady
 from blockyard.core.ids import LeaseId
 from blockyard.server.clock import Clock
+from blockyard.server.events.hub import EventHub
 from blockyard.server.holders import MAX_HOLDERS, Holders
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.latency import LatencyWindow
@@ -168,7 +169,8 @@ class Watching:
     def __init__(self) -> None:
         self.settled = asyncio.Event()
         self.error: NotReady | None = None
-        self.pools = Pools(1, 100, PoolJournal(None, lambda _: None, JournalFigures()))
+        journal = PoolJournal(None, lambda _: None, JournalFigures())
+        self.pools = Pools(1, 100, journal, EventHub(journal.settled, None, "here"))
         groups = [GroupConfig(kind="full_attention", block_size=16)]
         self.pools.create("pool", PoolConfig.of(num_blocks=10, groups=groups))
         self.feed = WatchFeed(
