@@ -24,7 +24,7 @@ class Counting:
         if not self.num_left:
             return b""
         self.num_left -= 1
-        return message(data_str=str(self.num_left))
+        return message("count", str(self.num_left).encode())
 
     def close(self) -> None:
         self.is_closed = True
@@ -50,7 +50,12 @@ def test_it_sends_what_the_feed_has_and_ends_when_the_server_stops() -> None:
     feed = Counting(2)
     sent = asyncio.run(stream(feed, Streams(1)))
     assert sent[0]["status"] == 200
-    assert [part["body"] for part in sent[1:]] == [b"retry: 1000\n\n", b"data: 1\n\n", b"data: 0\n\n", b""]
+    assert [part["body"] for part in sent[1:]] == [
+        b"retry: 1000\n\n",
+        b"event: count\ndata: 1\n\n",
+        b"event: count\ndata: 0\n\n",
+        b"",
+    ]
     assert not sent[-1]["more_body"]
     assert feed.is_closed
 

@@ -1,11 +1,18 @@
 """What one subscriber to a pool's events is sent, whenever it comes and however slow it is."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
 from blockyard.core.config import EventsConfig
 from blockyard.core.kv_events import AllBlocksCleared, Batch
 from blockyard.server.events.feed import EventFeed
 from blockyard.server.events.pool_stream import PoolStream
 from events.sse_reader import Message, messages_in
 from events.worked_batches import FULL, WorkedPool
+
+QUIET_S = 0.3
 
 
 class Followed:
@@ -29,14 +36,31 @@ class Followed:
             self.stream.publish(batches)
 
     def feed(self, last_event_id: str | None = None) -> EventFeed:
-        return EventFeed(self.stream, last_event_id)
+        return EventFeed(self.stream, last_event_id, asyncio.Lock())
 
 
-def read_all(feed: EventFeed) -> list[Message]:
+async def read_all(feed: EventFeed) -> list[Message]:
+    """What there is to be read, until nothing comes for longer than a tick; or to the end."""
     text = b""
-    while chunk := feed.read():
+    while (chunk := feed.read()) is not None:
         text += chunk
+        if not chunk:
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await feed.changed()
+            except TimeoutError:
+                break
     return messages_in(text)
+
+
+def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that is run by an event loop of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
 
 
 def numbers(messages: list[Message]) -> list[int]:
@@ -44,12 +68,13 @@ def numbers(messages: list[Message]) -> list[int]:
     return [message.data["sequence_number"] for message in messages]
 
 
-def test_it_begins_with_a_snapshot_and_goes_on_behind_it() -> None:
+@in_a_loop
+async def test_it_begins_with_a_snapshot_and_goes_on_behind_it() -> None:
     followed = Followed()
     followed.happen(3)
     followed.publish()
     feed = followed.feed()
-    snapshot = read_all(feed)
+    snapshot = await read_all(feed)
     assert {message.kind for message in snapshot} == {"snapshot"}
     events = [event for message in snapshot for event in message.data["events"]]
     told = followed.worked.pool.events
@@ -60,65 +85,71 @@ def test_it_begins_with_a_snapshot_and_goes_on_behind_it() -> None:
     assert {message.data["sequence_number"] for message in snapshot} == {next_number}
     followed.happen()
     followed.publish()
-    assert numbers(read_all(feed))[0] == next_number
-    assert read_all(feed) == []
+    assert numbers(await read_all(feed))[0] == next_number
+    assert await read_all(feed) == []
 
 
-def test_only_the_last_message_of_a_snapshot_has_an_id() -> None:
+@in_a_loop
+async def test_only_the_last_message_of_a_snapshot_has_an_id() -> None:
     followed = Followed()
     followed.happen(2)
     followed.publish()
-    *parts, last = read_all(followed.feed())
+    *parts, last = await read_all(followed.feed())
     assert parts
     assert [part.identity for part in parts] == [None] * len(parts)
     assert [part.data["is_last"] for part in (*parts, last)] == [False] * len(parts) + [True]
     assert last.identity == f"{followed.stream.stream_id}:{followed.stream.next_number - 1}"
 
 
-def test_of_an_empty_pool_there_is_an_empty_snapshot_to_come_back_with() -> None:
+@in_a_loop
+async def test_of_an_empty_pool_there_is_an_empty_snapshot_to_come_back_with() -> None:
     followed = Followed()
-    (only,) = read_all(followed.feed())
+    (only,) = await read_all(followed.feed())
     assert (only.data["events"], only.data["is_last"]) == ([], True)
     followed.happen()
     followed.publish()
-    assert numbers(read_all(followed.feed(only.identity)))[0] == 0
+    assert numbers(await read_all(followed.feed(only.identity)))[0] == 0
 
 
-def test_whoever_comes_back_goes_on_where_it_was() -> None:
+@in_a_loop
+async def test_whoever_comes_back_goes_on_where_it_was() -> None:
     followed = Followed()
     feed = followed.feed()
-    read_all(feed)
+    await read_all(feed)
     followed.happen(2)
     followed.publish()
-    first, *_ = read_all(feed)
+    first, *_ = await read_all(feed)
     followed.happen(2)
     followed.publish()
-    again = numbers(read_all(followed.feed(first.identity)))
+    again = numbers(await read_all(followed.feed(first.identity)))
     assert again == list(range(first.data["sequence_number"] + 1, followed.stream.next_number))
 
 
-def test_an_id_of_another_stream_or_of_nothing_begins_anew() -> None:
+@in_a_loop
+async def test_an_id_of_another_stream_or_of_nothing_begins_anew() -> None:
     followed = Followed()
     followed.happen()
     followed.publish()
     stream_id = followed.stream.stream_id
     for identity in ("0123:0", f"{stream_id}:99", f"{stream_id}:x", f"{stream_id}:-2", "", "\u0661", ":"):
-        assert read_all(followed.feed(identity))[0].kind == "snapshot"
+        assert (await read_all(followed.feed(identity)))[0].kind == "snapshot"
 
 
-def test_whoever_falls_behind_what_is_kept_begins_anew() -> None:
+@in_a_loop
+async def test_whoever_falls_behind_what_is_kept_begins_anew() -> None:
     followed = Followed(num_kept=3)
     feed = followed.feed()
-    read_all(feed)
+    await read_all(feed)
     followed.happen(10)
     followed.publish()
-    messages = read_all(feed)
+    messages = await read_all(feed)
     assert messages[0].kind == "snapshot"
     assert messages[0].data["sequence_number"] == followed.stream.next_number
-    assert read_all(followed.feed(f"{followed.stream.stream_id}:0"))[0].kind == "snapshot"
+    assert (await read_all(followed.feed(f"{followed.stream.stream_id}:0")))[0].kind == "snapshot"
 
 
-def test_whoever_is_slow_over_a_snapshot_gets_no_gap_behind_it() -> None:
+@in_a_loop
+async def test_whoever_is_slow_over_a_snapshot_gets_no_gap_behind_it() -> None:
     followed = Followed(num_kept=3)
     followed.happen()
     followed.publish()
@@ -126,46 +157,50 @@ def test_whoever_is_slow_over_a_snapshot_gets_no_gap_behind_it() -> None:
     feed.read()
     followed.happen(10)
     followed.publish()
-    found = read_all(feed)
+    found = await read_all(feed)
     begun = [message for message in found if message.kind == "snapshot" and message.data["part"] == 0]
-    assert [message.data["sequence_number"] for message in begun] == [followed.stream.next_number]
+    assert [message.data["sequence_number"] for message in begun] == [1, followed.stream.next_number]
 
 
-def test_a_snapshot_waits_until_it_is_durable() -> None:
+@in_a_loop
+async def test_a_snapshot_waits_until_it_is_durable() -> None:
     followed = Followed()
     followed.happen()
     feed = followed.feed()
-    assert feed.read() == b""
+    assert await read_all(feed) == []
     followed.publish()
-    assert messages_in(feed.read() or b"")[0].kind == "snapshot"
+    assert (await read_all(feed))[0].kind == "snapshot"
 
 
-def test_the_end_of_a_pool_is_the_end_of_the_stream() -> None:
+@in_a_loop
+async def test_the_end_of_a_pool_is_the_end_of_the_stream() -> None:
     followed = Followed()
     feed = followed.feed()
-    read_all(feed)
+    await read_all(feed)
     followed.stream.publish([followed.stream.ending()])
     followed.stream.close()
-    (last,) = messages_in(feed.read() or b"")
+    (last,) = await read_all(feed)
     assert [event["type"] for event in last.data["events"]] == ["AllBlocksCleared"]
     assert feed.read() is None
 
 
-def test_the_lag_is_that_of_the_slowest() -> None:
+@in_a_loop
+async def test_the_lag_is_that_of_the_slowest() -> None:
     followed = Followed()
     slow, quick = followed.feed(), followed.feed()
-    read_all(slow)
-    read_all(quick)
+    await read_all(slow)
+    await read_all(quick)
     assert followed.stream.lag == 0
     followed.happen(3)
     followed.publish()
-    read_all(quick)
+    await read_all(quick)
     assert followed.stream.lag == followed.stream.next_number > 0
     slow.close()
     assert followed.stream.lag == 0
 
 
-def test_batches_that_a_replay_made_are_kept_for_whoever_missed_them() -> None:
+@in_a_loop
+async def test_batches_that_a_replay_made_are_kept_for_whoever_missed_them() -> None:
     worked = WorkedPool(FULL, events=EventsConfig())
     worked.run("s", 9, token_ids=list(range(9)))
     stream = PoolStream(worked.pool, "topic")

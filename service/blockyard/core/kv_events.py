@@ -14,8 +14,7 @@ follow from the commands, so that a replay gives the same batches the same numbe
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from blockyard.core.extra_keys import ExtraKeys
@@ -99,16 +98,17 @@ class Batch:
         number: Of this batch in the pool's life, from 0.
         now_ms: When it was.
         events: In an order in which they may be applied; never none.
+        num_hashes: That it tells of.
     """
 
     number: int
     now_ms: int
     events: Sequence[KvEvent]
+    num_hashes: int = field(init=False, compare=False)
 
-    @property
-    def num_hashes(self) -> int:
-        """Hashes that it tells of, and what clears them."""
-        return sum(len(event.blocks) if isinstance(event, BlocksStored) else 1 for event in self.events)
+    def __post_init__(self) -> None:
+        stored = [len(event.blocks) for event in self.events if isinstance(event, BlocksStored)]
+        object.__setattr__(self, "num_hashes", sum(stored) + len(self.events) - len(stored))
 
 
 class RecentBatches:
@@ -138,8 +138,11 @@ class RecentBatches:
     def since(self, number: int, at_most: int) -> list[Batch]:
         """Those from ``number`` on, or from the oldest that is kept."""
         batches = self._batches
-        skipped = min(max(number - batches[0].number, 0), len(batches)) if batches else 0
-        return list(islice(batches, skipped, skipped + at_most))
+        first = max(number - batches[0].number, 0) if batches else 0
+        # By index from the end, where those lie that are asked for most: cheap there in a deque.
+        return [
+            batches[place] for place in range(first - len(batches), min(first + at_most - len(batches), 0))
+        ]
 
     @property
     def first_number(self) -> int | None:
@@ -249,11 +252,14 @@ class KvEvents:
                 yield BlocksStored(group, run)
 
 
-def runs(blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
-    """``blocks`` of one group in the same order, cut wherever one does not continue the one before."""
+def runs(blocks: Iterable[StoredBlock], max_blocks: int | None = None) -> Iterator[list[StoredBlock]]:
+    """``blocks`` of one group in the same order, cut wherever one does not continue the one before.
+
+    None has more than ``max_blocks``; None: as many as there are.
+    """
     run: list[StoredBlock] = []
     for block in blocks:
-        if run and not block.continues(run[-1]):
+        if run and (len(run) == max_blocks or not block.continues(run[-1])):
             yield run
             run = []
         run.append(block)

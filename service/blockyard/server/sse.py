@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -21,19 +21,22 @@ RECONNECT_MS = 1_000
 """How long a browser waits before it comes back."""
 KEEP_ALIVE_S = 15.0
 """Silence after which a comment is sent: a connection that is gone is then found out."""
-PACE_S = 0.05
-"""Between two looks at a feed: what comes in the meantime goes out in one piece."""
 RETRY_AFTER_MS = 1_000
 
-message = format_sse_event
-"""One message as bytes."""
+RECONNECT = f"retry: {RECONNECT_MS}\n\n".encode()
+
+
+def message(event: str, data: bytes, identity: str | None = None) -> bytes:
+    """One message whose ``data`` is a line: a tenth of what FastAPI takes for any text."""
+    named = b"event: %b\ndata: %b\n" % (event.encode(), data)
+    return named + (b"\n" if identity is None else b"id: %b\n\n" % identity.encode())
 
 
 class Feed(Protocol):
     """What one subscriber is told."""
 
     async def changed(self) -> None:
-        """Wait until `read` may have something new. May be cancelled."""
+        """Wait until `read` may have something new, not at each small thing. May be cancelled."""
         ...
 
     def read(self) -> bytes | None:
@@ -124,13 +127,10 @@ class EventStream(Response):
             self._feed.close()
 
     async def _send(self, send: Send) -> None:
-        chunk: bytes | None = message(retry=RECONNECT_MS)
+        chunk: bytes | None = RECONNECT
         while chunk is not None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            chunk = self._feed.read()
-            if chunk == b"":
-                await asyncio.sleep(PACE_S)
-                chunk = await self._next()
+            chunk = await self._next()
 
     async def _next(self) -> bytes | None:
         """What comes next, or a sign of life."""

@@ -105,7 +105,7 @@ class WatchFeed:
         seen = self._see(holders, now_ms)
         ready = b""
         if seen != self._told:
-            ready = message(data_str=seen.figures(now_ms).model_dump_json(), event=EVENT)
+            ready = message(EVENT, seen.figures(now_ms).model_dump_json().encode())
         ended_s = time.monotonic()
         share_s = (ended_s - started_s) * watched.streams.num_open / MAX_SHARE
         self._due_s = ended_s + max(PACE_S, share_s)

@@ -22,6 +22,8 @@ from blockyard.core.kv_events import Batch, BlockRemoved, BlocksStored, KvEvent,
 
 DEVICE: Final = "GPU"
 HOST: Final = "CPU"
+MAX_RUN: Final = 128
+"""Blocks that an event of a snapshot tells of: half a millisecond's work."""
 
 Event: TypeAlias = dict[str, Any]
 HashWriter: TypeAlias = Callable[[BlockHash], Any]
@@ -62,7 +64,7 @@ class EventCodec:
         """The events that tell of all that is ``stored``, a sequence of blocks for each group."""
         write = bytes.hex if json else self._external
         for group, blocks in enumerate(stored):
-            for run in runs(blocks):
+            for run in runs(blocks, MAX_RUN):
                 yield self._event(BlocksStored(group, run), write)
 
     def _event(self, event: KvEvent, write: HashWriter) -> Event:

@@ -7,12 +7,12 @@
     falls behind further than is kept         snapshot, ... and on
 
 A snapshot comes in parts; only its last message has an id, so that whoever loses it on the way gets it anew.
+One part is made at a time, whoever wants it, so that calls wait for one at most.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any
 
 import pydantic_core
 
@@ -20,20 +20,27 @@ from blockyard.server.events.codec import Event
 from blockyard.server.events.pool_stream import PoolSnapshot, PoolStream
 from blockyard.server.sse import message
 
-BLOCKS_A_PART = 512
+BLOCKS_A_PART = 128
 """Events of a snapshot's part have together about as many blocks: a millisecond's work."""
-BATCHES_A_READ = 256
 
 _NUMBER = re.compile(r"-1|[0-9]{1,19}")
 
 
 class EventFeed:
-    """Follows ``stream`` behind the message of ``last_event_id``; None: from a snapshot."""
+    """Follows ``stream``.
 
-    def __init__(self, stream: PoolStream, last_event_id: str | None) -> None:
+    Args:
+        stream: The pool's.
+        last_event_id: Of the message to go on behind; None: from a snapshot.
+        turn: Held while a part of a snapshot is made, by whoever makes one.
+    """
+
+    def __init__(self, stream: PoolStream, last_event_id: str | None, turn: asyncio.Lock) -> None:
         self._stream = stream
-        self._parts: Iterator[bytes] = iter(())
+        self._turn = turn
         self._snapshot: PoolSnapshot | None = None
+        self._parts: Iterator[bytes] = iter(())
+        self._part = b""
         self._number = -1  # which no stream has
         if last_event_id is not None:
             stream_id, _, number = last_event_id.partition(":")
@@ -42,34 +49,38 @@ class EventFeed:
 
     async def changed(self) -> None:
         """See `Feed`."""
-        await self._stream.changed()
+        if self._snapshot is None or not self._is_durable(self._snapshot):
+            await self._stream.changed()
+            return
+        async with self._turn:
+            part = next(self._parts, None)
+            await asyncio.sleep(0)
+        if part is None:
+            self._snapshot = None
+        else:
+            self._part = part
 
     def read(self) -> bytes | None:
         """See `Feed`."""
         stream = self._stream
-        stream.followers[self] = self._number if stream.has(self._number) else stream.next_number
-        if self._snapshot is not None:
-            if stream.next_number < self._snapshot.number:
-                return b""  # it is not durable yet
-            part = next(self._parts, None)
-            if part is not None:
-                return part
-            self._snapshot = None
-        if not stream.has(self._number):
+        if self._snapshot is None and not stream.has(self._number):
             self._snapshot = stream.snapshot()
             self._parts = parts(stream, self._snapshot)
             self._number = self._snapshot.number
-            return self.read()
-        batches = stream.since(self._number, BATCHES_A_READ)
-        if not batches and stream.is_closed:
-            return None
-        self._number += len(batches)
+        if self._snapshot is not None:
+            stream.followers[self] = min(self._number, stream.next_number)
+            part, self._part = self._part, b""
+            return part
+        self._number, text = stream.read(self._number)
         stream.followers[self] = self._number
-        return b"".join(map(stream.message, batches))
+        return None if not text and stream.is_closed else text
 
     def close(self) -> None:
         """See `Feed`."""
         self._stream.followers.pop(self, None)
+
+    def _is_durable(self, snapshot: PoolSnapshot) -> bool:
+        return self._stream.next_number >= snapshot.number
 
 
 def parts(stream: PoolStream, snapshot: PoolSnapshot) -> Iterator[bytes]:
@@ -80,12 +91,9 @@ def parts(stream: PoolStream, snapshot: PoolSnapshot) -> Iterator[bytes]:
     while not is_last:
         found = _some(events)
         is_last = not found
-        body: dict[str, Any] = {**head, "part": part, "is_last": is_last, "events": found}
-        yield message(
-            data_str=pydantic_core.to_json(body).decode(),
-            event="snapshot",
-            id=f"{stream.stream_id}:{snapshot.number - 1}" if is_last else None,
-        )
+        data = pydantic_core.to_json({**head, "part": part, "is_last": is_last, "events": found})
+        identity = f"{stream.stream_id}:{snapshot.number - 1}" if is_last else None
+        yield message("snapshot", data, identity)
         part += 1
 
 
@@ -93,7 +101,7 @@ def _some(events: Iterator[Event]) -> list[Event]:
     """The next events, of about `BLOCKS_A_PART` blocks."""
     found: list[Event] = []
     num_blocks = 0
-    while num_blocks < BLOCKS_A_PART and (more := list(islice(events, 1))):
-        found += more
-        num_blocks += len(more[0]["block_hashes"])
+    while num_blocks < BLOCKS_A_PART and (event := next(events, None)) is not None:
+        found.append(event)
+        num_blocks += len(event["block_hashes"])
     return found

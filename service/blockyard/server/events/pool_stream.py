@@ -17,8 +17,13 @@ from blockyard.core.pool import Pool
 from blockyard.server.events.codec import EventCodec
 from blockyard.server.sse import message
 
-MAX_MESSAGES = 512
-"""Server-sent events that are kept as they were written."""
+PACE_S = 0.02
+PACE_A_FOLLOWER_S = 0.0025
+MAX_PACE_S = 1.0
+"""From tick to tick, the longer the more follow: what came in the meantime is told in one piece, the same one
+to all who keep up, and the server writes some hundred pieces a second, however many it writes them to."""
+MAX_TEXTS = 8
+"""Pieces that are kept as they were written, for those who keep up and those who are just behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,10 @@ class PoolStream:
         self._recent = RecentBatches(max_batches)
         for batch in earlier:
             self._recent.append(batch)
-        self._messages: dict[int, bytes] = {}
+        self._told_number = self.next_number
+        self._texts: dict[tuple[int, int], bytes] = {}
         self._news: asyncio.Future[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
 
     @property
     def lag(self) -> int:
@@ -81,12 +88,16 @@ class PoolStream:
         for batch in batches:
             self._recent.append(batch)
             self.next_number = batch.number + 1
-        self._wake()
+        if not self.followers:
+            self._told_number = self.next_number
+        elif self._ticking is None:
+            pace_s = min(PACE_S + PACE_A_FOLLOWER_S * len(self.followers), MAX_PACE_S)
+            self._ticking = asyncio.get_running_loop().call_later(pace_s, self._tick)
 
     def close(self) -> None:
         """Nothing more will come."""
         self.is_closed = True
-        self._wake()
+        self._tick()
 
     def since(self, number: int, at_most: int = MAX_BATCHES) -> list[Batch]:
         """Batches from ``number`` on, or from the oldest that is kept."""
@@ -97,16 +108,22 @@ class PoolStream:
         first = self._recent.first_number
         return (self.next_number if first is None else first) <= number <= self.next_number
 
-    def message(self, batch: Batch) -> bytes:
-        """``batch`` as a server-sent event: made once for all who read it soon."""
-        made = self._messages.get(batch.number)
-        if made is None:
-            identity = f"{self.stream_id}:{batch.number}"
-            made = message(data_str=self.codec.json(batch).decode(), event="batch", id=identity)
-            self._messages[batch.number] = made
-            if len(self._messages) > MAX_MESSAGES:
-                del self._messages[next(iter(self._messages))]
-        return made
+    def read(self, number: int) -> tuple[int, bytes]:
+        """Batches from ``number`` to the last tick as server-sent events, and the number after them."""
+        end = self._told_number
+        if number >= end:
+            return number, b""
+        text = self._texts.get((number, end))
+        if text is None:
+            text = b"".join(map(self._message, self.since(number, end - number)))
+            self._texts[number, end] = text
+            if len(self._texts) > MAX_TEXTS:
+                del self._texts[next(iter(self._texts))]
+        return end, text
+
+    def _message(self, batch: Batch) -> bytes:
+        identity = f"{self.stream_id}:{batch.number}"
+        return message("batch", self.codec.json(batch), identity)
 
     def snapshot(self) -> PoolSnapshot:
         """As it is now, which may be ahead of what is durable: wait for that before it is told."""
@@ -114,12 +131,14 @@ class PoolStream:
         return PoolSnapshot(self._events.next_number, self._pool.now_ms, stored)
 
     async def changed(self) -> None:
-        """Wait for the next batch to be published, or for the end. May be cancelled."""
+        """Wait for the next tick after a batch was published, or for the end. May be cancelled."""
         if self._news is None:
             self._news = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._news)
 
-    def _wake(self) -> None:
+    def _tick(self) -> None:
+        self._ticking = None
+        self._told_number = self.next_number
         if self._news is not None:
             self._news.set_result(None)
             self._news = None

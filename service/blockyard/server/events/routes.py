@@ -39,6 +39,7 @@ to `topic` over ZeroMQ first, then ask for this, then apply the batches from `se
 
 def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
     """The routes over the pools of ``hub``; a stream each is one of ``streams``."""
+    turn = asyncio.Lock()
     router = APIRouter(
         prefix="/v1/pools/{pool}/events",
         tags=["watching"],
@@ -56,7 +57,7 @@ def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
     async def events(pool: str, last_event_id: Annotated[str | None, Header()] = None) -> Response:
         stream = _stream(pools, hub, pool)
         streams.check()
-        return EventStream(EventFeed(stream, last_event_id), streams)
+        return EventStream(EventFeed(stream, last_event_id, turn), streams)
 
     @router.get(
         "/snapshot",
