@@ -5,14 +5,12 @@ python tests/benchmarks/bench_events.py [--subscribers N] [--blocks N] [--turns 
 Two servers side by side, in turns: one whose pool has events, with a ZeroMQ socket that one subscriber reads
 and with N subscribers to server-sent events; one whose pool has none. Each is given `allocate` and then
 `free` of a sequence with N blocks of new content over 16 connections, in which every allocation evicts as
-many: so each has events for every block. Where there are two cores, a server has one, and callers and
-subscribers the other.
+many: so each has events for every block.
 """
 
 import argparse
 import json
 import multiprocessing as mp
-import os
 import re
 import secrets
 import selectors
@@ -37,13 +35,6 @@ NUM_POOL_BLOCKS = 10_000
 BLOCK_SIZE = 16
 POOL = "/v1/pools/pool"
 READ_BYTES = 1 << 20
-CORES = sorted(os.sched_getaffinity(0))
-
-
-def pin(pid: int, core: int) -> None:
-    """Keep a process to one core, where there are two."""
-    if len(CORES) >= 2:
-        os.sched_setaffinity(pid, {CORES[core]})
 
 
 def request(path: str, body: dict[str, Any]) -> bytes:
@@ -144,8 +135,6 @@ def subscribers(server: ServerProcess, endpoint: str, number: int) -> Iterator[A
     )
     process.start()
     try:
-        assert process.pid is not None
-        pin(process.pid, 1)
         assert is_ready.wait(60), "the subscribers did not get ready"
         seen = -1
         while counts[0] != seen:  # each begins with a snapshot
@@ -165,11 +154,9 @@ def measure(num_subscribers: int, num_blocks: int, turns: int, turn_s: float) ->
     rates: dict[str, list[float]] = {"followed": [], "without": []}
     with ExitStack() as ending:
         callers = {}
-        pin(os.getpid(), 1)
         for name in rates:
             options = ("--event-endpoint", endpoint) if name == "followed" else ()
             server = ending.enter_context(running_server("--volatile", "--log-level", "error", *options))
-            pin(server.process.pid, 0)
             config = {"num_blocks": NUM_POOL_BLOCKS, "block_size": BLOCK_SIZE, "publish": "on_allocate"}
             server.call("PUT", POOL, {**config, "events": name == "followed"})
             lease = server.call("POST", f"{POOL}/leases", {"holder": "b", "ttl_ms": 3_600_000})[1]["lease_id"]

@@ -18,7 +18,7 @@ from blockyard.server.events.codec import EventCodec
 from blockyard.server.sse import message
 
 PACE_S = 0.02
-PACE_A_FOLLOWER_S = 0.0025
+PACE_A_FOLLOWER_S = 0.004
 MAX_PACE_S = 1.0
 """From tick to tick, the longer the more follow: what came in the meantime is told in one piece, the same one
 to all who keep up, and the server writes some hundred pieces a second, however many it writes them to."""
