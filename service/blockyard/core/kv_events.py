@@ -14,7 +14,7 @@ follow from the commands, so that a replay gives the same batches the same numbe
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from blockyard.core.extra_keys import ExtraKeys
@@ -98,17 +98,11 @@ class Batch:
         number: Of this batch in the pool's life, from 0.
         now_ms: When it was.
         events: In an order in which they may be applied; never none.
-        num_hashes: That it tells of.
     """
 
     number: int
     now_ms: int
     events: Sequence[KvEvent]
-    num_hashes: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        stored = [len(event.blocks) for event in self.events if isinstance(event, BlocksStored)]
-        object.__setattr__(self, "num_hashes", sum(stored) + len(self.events) - len(stored))
 
 
 class RecentBatches:
@@ -119,21 +113,28 @@ class RecentBatches:
         max_hashes: With so many hashes together, but always the last one.
     """
 
-    __slots__ = ("_batches", "_max_batches", "_max_hashes", "_num_hashes")
+    __slots__ = ("_batches", "_max_batches", "_max_hashes", "_num_hashes", "_sizes")
 
     def __init__(self, max_batches: int = MAX_BATCHES, max_hashes: int = MAX_HASHES) -> None:
         self._max_batches = max_batches
         self._max_hashes = max_hashes
         self._num_hashes = 0
         self._batches: deque[Batch] = deque()
+        self._sizes: deque[int] = deque()
 
     def append(self, batch: Batch) -> None:
         """Keep ``batch``, which follows the one before."""
-        batches = self._batches
+        batches, sizes = self._batches, self._sizes
+        num_hashes = len(batch.events)
+        for event in batch.events:
+            if isinstance(event, BlocksStored):
+                num_hashes += len(event.blocks) - 1
         batches.append(batch)
-        self._num_hashes += batch.num_hashes
+        sizes.append(num_hashes)
+        self._num_hashes += num_hashes
         while len(batches) > self._max_batches or (self._num_hashes > self._max_hashes and len(batches) > 1):
-            self._num_hashes -= batches.popleft().num_hashes
+            batches.popleft()
+            self._num_hashes -= sizes.popleft()
 
     def since(self, number: int, at_most: int) -> list[Batch]:
         """Those from ``number`` on, or from the oldest that is kept."""
@@ -153,6 +154,7 @@ class RecentBatches:
         """All of them, which are kept no longer."""
         taken = list(self._batches)
         self._batches.clear()
+        self._sizes.clear()
         self._num_hashes = 0
         return taken
 
@@ -200,10 +202,18 @@ class KvEvents:
         """The command is done: what it changed is a batch, if it changed anything."""
         if not (self._published or self._forgotten or self._is_cleared):
             return
-        events = [*self._clear(), *self._remove(), *self._store()]
-        self._published.clear()
-        self._forgotten.clear()
-        self._is_cleared = False
+        events: list[KvEvent] = []
+        if self._is_cleared:
+            self._is_cleared = False
+            for stored in self.stored:
+                stored.clear()
+            events.append(AllBlocksCleared())
+        if self._forgotten:
+            events += self._remove()
+            self._forgotten.clear()
+        if self._published:
+            events += self._store()
+            self._published.clear()
         if events:
             self._batches.append(Batch(self._counters.num_event_batches, now_ms, events))
             self._counters.num_event_batches += 1
@@ -228,12 +238,6 @@ class KvEvents:
         """Go on from what ``state`` was taken from: the index has the same hashes."""
         for stored, blocks in zip(self.stored, state, strict=True):
             stored.update((block.block_hash, block) for block in map(StoredBlock.from_state, blocks))
-
-    def _clear(self) -> Iterator[KvEvent]:
-        if self._is_cleared:
-            for stored in self.stored:
-                stored.clear()
-            yield AllBlocksCleared()
 
     def _remove(self) -> Iterator[KvEvent]:
         for group, block_hash in self._forgotten:

@@ -86,14 +86,9 @@ class Sequence:
             extras = self.chain.extras
             lora_name = None if extras.lora is None else extras.lora.name
             extra_keys = next(event_extra_keys(extras, block_size=num_tokens, start=begin)) or ()
-        return StoredBlock(
-            block_hash=self.block_hashes[end // hash_block_size - 1],
-            parent_hash=self.block_hashes[begin // hash_block_size - 1] if begin else None,
-            num_tokens=num_tokens,
-            token_ids=token_ids,
-            extra_keys=extra_keys,
-            lora_name=lora_name,
-        )
+        block_hash = self.block_hashes[end // hash_block_size - 1]
+        parent_hash = self.block_hashes[begin // hash_block_size - 1] if begin else None
+        return StoredBlock(block_hash, parent_hash, num_tokens, token_ids, extra_keys, lora_name)
 
     def to_state(self) -> dict[str, Any]:
         """The sequence as plain data."""

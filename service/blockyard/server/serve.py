@@ -30,6 +30,9 @@ log = structlog.get_logger("blockyard.server")
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
+COLLECT_AFTER = 20_000
+"""Objects more than before: few outlive the call that makes them, and fewer are in cycles."""
+
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
 
@@ -55,6 +58,7 @@ class _Server(uvicorn.Server):
         await self._app.readiness.wait()
         gc.collect()
         gc.freeze()  # what is here by now stays: collections need not look at it again
+        gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
         url = f"http://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())

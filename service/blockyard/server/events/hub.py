@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the base install of a server has no ZeroMQ
 
 log = structlog.get_logger("blockyard.events")
 
-PACE_S = 0.002
+PACE_S = 0.005
 """Between two rounds of publishing: what comes in the meantime goes out together."""
 DELAY_BOUNDS_S = (5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
