@@ -11,7 +11,8 @@ from web.browser import PHONE, WIDE, visiting
 
 def make_pool(server: ServerProcess, name: str = "pool", num_blocks: int = 11) -> str:
     path = f"/v1/pools/{name}"
-    assert server.call("PUT", path, {"num_blocks": num_blocks, "block_size": 16})[0] == 201
+    body = {"num_blocks": num_blocks, "block_size": 16, "events": True}
+    assert server.call("PUT", path, body)[0] == 201
     return path
 
 
@@ -68,6 +69,7 @@ def test_a_chosen_pool_shows_its_configuration_and_who_holds_its_blocks(
         details = page.get_by_role("region", name="pool", exact=True)
         expect(details.get_by_role("heading", name="pool", exact=True)).to_be_focused()
         expect(details).to_contain_text("Full attention, block size 16")
+        expect(details).to_contain_text("hash form int64, needs token ids no")
         expect(details).not_to_contain_text("1 null")
         details.get_by_role("button", name="Count holders").click()
         expect(details).to_contain_text("6 free + 4 held + 1 null = 11 blocks")

@@ -27,9 +27,12 @@ export function words(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** An option's value; those of an object that are set as "hash form int64, needs token ids no". */
 export function plain(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
-  return typeof value === "number" ? count(value) : String(value);
+  if (typeof value !== "object") return typeof value === "number" ? count(value) : String(value);
+  const set = Object.entries(value).filter(([, part]) => part !== null);
+  return set.map(([name, part]) => `${words(name).toLowerCase()} ${plain(part)}`).join(", ");
 }
 
 /** Milliseconds as "850 ms", "12 s", "3 min" or "2 h". */

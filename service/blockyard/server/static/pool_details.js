@@ -113,6 +113,5 @@ function configuration({ pool: _, groups, epoch: __, ...options }) {
 
 /** `{kind: "full_attention", block_size: 16}` as "Full attention, block size 16". */
 function sizes({ kind, ...rest }) {
-  const named = Object.entries(rest).map(([name, value]) => `${words(name).toLowerCase()} ${plain(value)}`);
-  return [words(kind), ...named].join(", ");
+  return [words(kind), plain(rest)].join(", ");
 }
