@@ -3,8 +3,8 @@
 #   docker run --rm -p 127.0.0.1:8484:8484 -v blockyard:/var/lib/blockyard blockyard
 
 FROM python:3.13.7-slim-bookworm AS build
-# `tracing` is the server with all that --traces needs.
-ARG EXTRA=server
+# Add tracing for what --traces needs.
+ARG EXTRAS=server,dashboard,events
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY service/ service/
@@ -12,7 +12,7 @@ COPY clients/ clients/
 # The environment has no pip of its own: it is copied whole. What is installed is this folder: no version to pin.
 # hadolint ignore=DL3013
 RUN python -m venv --without-pip /opt/blockyard \
-    && pip --python /opt/blockyard/bin/python install --no-cache-dir ".[${EXTRA}]"
+    && pip --python /opt/blockyard/bin/python install --no-cache-dir ".[${EXTRAS}]"
 
 FROM python:3.13.7-slim-bookworm
 LABEL org.opencontainers.image.title="blockyard" \

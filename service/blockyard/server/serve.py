@@ -96,7 +96,7 @@ def _event_sockets(settings: Settings) -> "EventSockets":
     try:
         from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise EventsUnavailable("--event-endpoint needs ZeroMQ: pip install 'blockyard[events]'") from error
+        raise EventsUnavailable("--event-endpoint needs ZeroMQ: pip install 'blockyard[server,events]'") from error
     return EventSockets(settings.event_endpoint, settings.event_replay_endpoint)
 
 
