@@ -96,7 +96,8 @@ def _event_sockets(settings: Settings) -> "EventSockets":
     try:
         from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise EventsUnavailable("--event-endpoint needs ZeroMQ: pip install 'blockyard[server,events]'") from error
+        hint = "pip install 'blockyard[server,events]'"
+        raise EventsUnavailable(f"--event-endpoint needs ZeroMQ: {hint}") from error
     return EventSockets(settings.event_endpoint, settings.event_replay_endpoint)
 
 
