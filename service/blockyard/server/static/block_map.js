@@ -11,6 +11,7 @@ import { readMap } from "./server.js";
 
 const MAX_SHARE = 0.1;
 const PACE_MS = 250;
+const MAX_PACE_MS = 3_000; // a page that was busy with something else is not to wait for long
 const MAX_HEIGHT = 240;
 const MAX_NAMED = 12; // entries of the legend
 
@@ -91,7 +92,8 @@ export class BlockMap {
     }
     this.#isReading = false;
     const took = performance.now() - started;
-    this.#dueAt = performance.now() + Math.max(PACE_MS, took / MAX_SHARE - took);
+    const pause = Math.min(took / MAX_SHARE - took, MAX_PACE_MS);
+    this.#dueAt = performance.now() + Math.max(PACE_MS, pause);
     this.#plan();
   }
 
