@@ -43,15 +43,16 @@ def test_the_routers_example_runs() -> None:
         endpoint, replay = (f"tcp://127.0.0.1:{bound.getsockname()[1]}" for bound in (one, other))
     options = ("--event-endpoint", endpoint, "--event-replay-endpoint", replay)
     with running_server("--log-level", "warning", *options) as server:
-        body = {"num_blocks": 10, "block_size": 4, "events": True, "publish": "on_allocate"}
-        assert server.call("PUT", "/v1/pools/chat", body)[0] == 201
-        lease = server.call("POST", "/v1/pools/chat/leases", {"holder": "me", "ttl_ms": 60_000})[1]
-        tokens = {"num_tokens": 9, "token_ids": list(range(9))}
-        held = {"lease_id": lease["lease_id"], "sequence_id": "a"}
-        assert server.call("POST", "/v1/pools/chat/allocate", {**held, **tokens})[0] == 200
+        routed = "/v1/pools/routed"
+        create, allocate, commit = re.findall(r"\$ROUTED\S* --json '(.*)' -o", README)
+        assert server.call("PUT", routed, json.loads(create))[0] == 201
+        lease = server.call("POST", f"{routed}/leases", {"holder": "me", "ttl_ms": 60_000})[1]["lease_id"]
+        for call, body in (("allocate", allocate), ("commit", commit)):
+            told = json.loads(body.replace("'$LEASE'", lease))
+            assert server.call("POST", f"{routed}/{call}", told)[0] == 200
         code = example.replace("http://127.0.0.1:8484", server.url)
         code = code.replace("tcp://127.0.0.1:5557", endpoint).replace("tcp://127.0.0.1:5558", replay)
-        assert printed_by(code) == "2"
+        assert printed_by(code) == "True"
 
 
 def test_an_event_is_as_shown() -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from itertools import chain
 
 from blockyard.client.kv_events import ExternalHash, KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
@@ -94,8 +95,10 @@ class FollowedPool:
 
     def _snapshot(self) -> KvSnapshot:
         snapshot, codec = self._stream.snapshot(), self._stream.codec
-        events = list(codec.snapshot_events(snapshot.stored, json=False))
-        return KvSnapshot.from_document({**codec.head(snapshot.number, snapshot.now_ms), "events": events})
+        events = list(chain.from_iterable(codec.snapshot_parts(snapshot.stored, json=False)))
+        return KvSnapshot.from_document(
+            {"topic": "", **codec.head(snapshot.number, snapshot.now_ms), "events": events}
+        )
 
     def _missed(self, number: int) -> Iterable[KvBatch]:
         return self._received(self._stream.since(number))

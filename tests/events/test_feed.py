@@ -90,6 +90,20 @@ async def test_it_begins_with_a_snapshot_and_goes_on_behind_it() -> None:
 
 
 @in_a_loop
+async def test_a_part_that_is_made_is_sent_even_if_the_wait_for_it_is_cancelled() -> None:
+    followed = Followed()
+    followed.happen(2)
+    followed.publish()
+    feed = followed.feed()
+    assert feed.read() == b""
+    waiting = asyncio.create_task(feed.changed())
+    await asyncio.sleep(0)  # it has made a part, and gives way
+    waiting.cancel()
+    parts = [message.data["part"] for message in await read_all(feed)]
+    assert parts == list(range(len(parts)))
+
+
+@in_a_loop
 async def test_only_the_last_message_of_a_snapshot_has_an_id() -> None:
     followed = Followed()
     followed.happen(2)

@@ -114,7 +114,7 @@ class Server:
         self.num_snapshots += 1
         last = self.batches[-1]
         events = [event for each in self.batches for event in each.events]
-        return KvSnapshot(number=last.number + 1, stream_id=last.stream_id, events=events)
+        return KvSnapshot(number=last.number + 1, stream_id=last.stream_id, topic="", events=events)
 
     def missed(self, number: int) -> list[KvBatch]:
         self.asked.append(number)

@@ -13,6 +13,7 @@ import ormsgpack
 import pytest
 import zmq
 
+from blockyard.client import Client, NoEvents, PoolNotFound
 from blockyard.client.zmq_follower import ZmqFollower
 from blockyard.core.hash_chain import external_int64
 from events.sse_reader import subscribed
@@ -83,10 +84,10 @@ def mirrored(follower: ZmqFollower) -> set[Any]:
 
 
 def test_a_follower_over_zeromq_has_what_the_server_has() -> None:
-    with publishing_server() as (server, endpoint, replay):
+    with publishing_server() as (server, endpoint, replay), Client(server.url) as client:
         lease = make_pool(server, num_blocks=20)
         cache(server, lease, 1, 2)
-        with ZmqFollower(server.url, "pool", endpoint, replay) as follower:
+        with ZmqFollower(client.pool("pool"), endpoint, replay) as follower:
             assert mirrored(follower) == stored_on(server)
             cache(server, lease, *range(3, 20))
             wait_for(lambda: follower.follow(0.1) == 0)
@@ -96,6 +97,15 @@ def test_a_follower_over_zeromq_has_what_the_server_has() -> None:
             assert server.call("POST", f"{POOL}/reset_prefix_cache")[1]["ok"]
             wait_for(lambda: follower.follow(0.1) == 0 and follower.mirror.next_number != last)
             assert mirrored(follower) == set()
+
+
+def test_a_follower_of_a_pool_without_events_is_told_so() -> None:
+    with running_server("--log-level", "warning") as server, Client(server.url) as client:
+        client.create_pool("pool", num_blocks=10, block_size=4)
+        with pytest.raises(NoEvents, match="create it with events"):
+            ZmqFollower(client.pool("pool"), "tcp://127.0.0.1:1")
+        with pytest.raises(PoolNotFound):
+            ZmqFollower(client.pool("another"), "tcp://127.0.0.1:1")
 
 
 def test_a_message_has_topic_number_and_batch() -> None:
@@ -145,13 +155,14 @@ def test_what_was_missed_is_sent_again_and_ends_with_a_marker() -> None:
 
 def test_a_killed_server_goes_on_with_its_numbers_under_another_id(tmp_path: Path) -> None:
     ports = ("--port", str(free_port()), "--data-dir", str(tmp_path), "--snapshot-commands", "20")
+    client = Client(f"http://127.0.0.1:{ports[1]}")
     with publishing_server(*ports, is_killed=True) as (server, endpoint, replay):
         cache(server, make_pool(server), *range(10))
-        follower = ZmqFollower(server.url, "pool", endpoint, replay)
+        follower = ZmqFollower(client.pool("pool"), endpoint, replay)
         before = server.call("GET", f"{EVENTS}/snapshot")[1]
         first_stream = follower.mirror.stream_id
         assert before["sequence_number"] == 10
-    with follower, publishing_server(*ports, endpoints=(endpoint, replay)) as (successor, _, _):
+    with client, follower, publishing_server(*ports, endpoints=(endpoint, replay)) as (successor, _, _):
         after = successor.call("GET", f"{EVENTS}/snapshot")[1]
         assert after["sequence_number"] == 10
         assert after["events"] == before["events"]

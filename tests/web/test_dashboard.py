@@ -71,9 +71,9 @@ def test_a_chosen_pool_shows_its_configuration_and_who_holds_its_blocks(
         expect(details).to_contain_text("Full attention, block size 16")
         expect(details).to_contain_text("hash form int64, needs token ids no")
         expect(details).not_to_contain_text("1 null")
-        details.get_by_role("button", name="Count holders").click()
+        details.get_by_role("button", name="Recount").click()
         expect(details).to_contain_text("6 free + 4 held + 1 null = 11 blocks")
-        row = details.get_by_role("table", name="Holders").get_by_role("row").nth(1)
+        row = details.get_by_role("table", name="Audit").get_by_role("row").nth(1)
         expect(row).to_contain_text("<b>scheduler</b>")
         assert row.locator("td.number").all_text_contents() == ["1", "4"]
         details.get_by_role("button", name="Close").click()
@@ -157,6 +157,6 @@ def test_nothing_is_wider_than_the_screen(
     name = "p" * 128
     hold(server, make_pool(server, name, num_blocks=1_000_000), num_tokens=16, holder="h" * 100)
     with visiting(browser, f"{server.url}/dashboard#pool={name}", viewport) as visit:
-        visit.page.get_by_role("button", name="Count holders").click()
-        expect(visit.page.get_by_role("table", name="Holders")).to_be_visible()
+        visit.page.get_by_role("button", name="Recount").click()
+        expect(visit.page.get_by_role("table", name="Audit")).to_be_visible()
         assert visit.page.evaluate("document.documentElement.scrollWidth") == viewport["width"]

@@ -372,7 +372,7 @@ def test_no_part_is_wider_than_the_screen(
         visit.page.emulate_media(color_scheme=scheme)
         expect(visit.page.locator("#latency-chart .main-svg").first).to_be_visible(timeout=30_000)
         visit.page.get_by_role("radio", name="By lease").check()
-        visit.page.get_by_role("button", name="Count holders").click()
-        expect(visit.page.get_by_role("table", name="Holders")).to_be_visible()
+        visit.page.get_by_role("button", name="Recount").click()
+        expect(visit.page.get_by_role("table", name="Audit")).to_be_visible()
         assert visit.page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
         assert visit.complaints == []

@@ -7,6 +7,8 @@ engine with continuous batching.
 from blockyard.client.async_client import AsyncClient, AsyncPool
 from blockyard.client.client import Client, Pool
 from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
+from blockyard.client.kv_events import KvBatch, KvSnapshot
+from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
 from blockyard.client.pool_options import PoolOptions
 from blockyard.client.reports import Hashed, PoolDescription, Registration, WorkerReport
@@ -44,7 +46,7 @@ from blockyard.core.errors import (
     WorkerReplaced,
 )
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
-from blockyard.core.hash_chain import HashChain, Hasher
+from blockyard.core.hash_chain import HashChain, Hasher, external_int64
 from blockyard.core.hashing import HashAlgorithm
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import (
@@ -104,6 +106,9 @@ __all__ = [
     "HttpxTransport",
     "InsufficientBlocks",
     "InvalidRequest",
+    "KvBatch",
+    "KvMirror",
+    "KvSnapshot",
     "Lease",
     "LeaseExpired",
     "LeaseGranted",
@@ -149,5 +154,6 @@ __all__ = [
     "WorkerNoted",
     "WorkerReplaced",
     "WorkerReport",
+    "external_int64",
     "may_have_been_done",
 ]

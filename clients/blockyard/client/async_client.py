@@ -60,6 +60,7 @@ class AsyncPool:
     delete = awaitable(PoolCalls.delete)
     stats = awaitable(PoolCalls.stats)
     audit = awaitable(PoolCalls.audit)
+    event_snapshot = awaitable(PoolCalls.event_snapshot)
     reset_prefix_cache = awaitable(PoolCalls.reset_prefix_cache)
     lookup = awaitable(PoolCalls.lookup)
     sequence = awaitable(PoolCalls.sequence)

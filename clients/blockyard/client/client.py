@@ -39,6 +39,7 @@ class Pool:
     delete = blocking(PoolCalls.delete)
     stats = blocking(PoolCalls.stats)
     audit = blocking(PoolCalls.audit)
+    event_snapshot = blocking(PoolCalls.event_snapshot)
     reset_prefix_cache = blocking(PoolCalls.reset_prefix_cache)
     lookup = blocking(PoolCalls.lookup)
     sequence = blocking(PoolCalls.sequence)

@@ -117,17 +117,28 @@ class KvBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvSnapshot:
-    """All that is a hit, and the ``number`` of the batch to go on with, of the stream ``stream_id``."""
+    """All that is a hit, and where to go on.
+
+    Attributes:
+        number: Of the batch that follows.
+        stream_id: Of its stream.
+        topic: Under which it is sent over ZeroMQ.
+        events: What is stored.
+    """
 
     number: int
     stream_id: str | None
+    topic: str
     events: Sequence[KvEvent] = field(repr=False)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """What ``GET .../events/snapshot`` answered. Raises InvalidEvents."""
         batch = KvBatch.from_json(document)
-        return cls(number=batch.number, stream_id=batch.stream_id, events=batch.events)
+        topic = document.get("topic")
+        if not isinstance(topic, str):
+            raise InvalidEvents("not a snapshot: it has no topic")
+        return cls(number=batch.number, stream_id=batch.stream_id, topic=topic, events=batch.events)
 
 
 def _stream_id(events: Sequence[Any]) -> str | None:

@@ -11,7 +11,9 @@ from typing import Any, Unpack
 from urllib.parse import quote
 
 from blockyard.client.bodies import content_body, extras_body
-from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader
+from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader, success
+from blockyard.client.errors import UnexpectedReply
+from blockyard.client.kv_events import InvalidEvents, KvSnapshot
 from blockyard.client.pool_options import PoolOptions, options_body
 from blockyard.client.reports import Hashed, PoolDescription, PoolList, Registration, WorkerList, WorkerReport
 from blockyard.client.wire import Form, Response, encode
@@ -162,6 +164,18 @@ class PoolCalls:
         """The pool recounted from its block tables. O(blocks): not for every second."""
         return Call(method="GET", path=pool_path(self.name, "audit"), read=_read_audit)
 
+    def event_snapshot(self) -> Call[KvSnapshot]:
+        """All that is a hit, as events. In msgpack hashes are in the form of the pool's events, else in hex.
+
+        It can be large, some 100 bytes a cached block: give the client the time.
+
+        Raises:
+            NoEvents: The pool was created without events.
+            PoolNotFound: There is none of this name.
+        """
+        path = pool_path(self.name, "events", "snapshot")
+        return Call(method="GET", path=path, read=_read_event_snapshot, form=self.form)
+
     def reset_prefix_cache(self) -> Call[replies.CacheReset]:
         """Forget all cached prefixes; ``ok`` is false, and nothing has changed, while any block is held."""
         path = pool_path(self.name, "reset_prefix_cache")
@@ -280,6 +294,14 @@ class PoolCalls:
             body=encode_given(Form.JSON, incarnation=incarnation),
             if_gone=(WorkerNotFound, None),
         )
+
+
+def _read_event_snapshot(response: Response) -> KvSnapshot:
+    document = success(response)
+    try:
+        return KvSnapshot.from_document(document)
+    except InvalidEvents as error:
+        raise UnexpectedReply(str(error), {"status": response.status}) from error
 
 
 def _read_workers(response: Response) -> Sequence[WorkerReport]:

@@ -1,19 +1,24 @@
 """A pool's prefix index kept over ZeroMQ: `KvMirror` and its sockets. Needs the extra ``events``.
 
-with ZmqFollower(url, "chat", "tcp://10.0.0.5:5557", "tcp://10.0.0.5:5558") as follower:
-    while True:
-        follower.follow(timeout_s=1.0)
-        follower.mirror.has(external_int64(block_hash))
+    with ZmqFollower(client.pool("chat"), "tcp://10.0.0.5:5557", "tcp://10.0.0.5:5558") as follower:
+        while True:
+            follower.follow(timeout_s=1.0)
+            if follower.mirror.has(external_int64(block_hash)):
+                ...
+
+Hashes are in the form that the pool's events have: that of `external_int64`, unless it was created for
+another.
 """
 
 import time
 from typing import Self
-from urllib.parse import quote
 
-import httpx
-import ormsgpack
-import zmq
+try:
+    import zmq
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("this needs ZeroMQ: pip install 'blockyard[events]'", name="zmq") from error
 
+from blockyard.client.client import Pool
 from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 
@@ -21,7 +26,6 @@ MAX_WAITING = 100_000
 """Messages that are kept until they are taken."""
 ANSWER_TIMEOUT_S = 5.0
 """After such a silence, what is left of an answer is not waited for: a snapshot takes its place."""
-SNAPSHOT_TIMEOUT_S = 60.0
 END_NUMBER = (-1).to_bytes(8, "big", signed=True)
 
 
@@ -31,8 +35,7 @@ class ZmqFollower:
     Used by one thread.
 
     Args:
-        url: The server's.
-        pool: The pool's name.
+        pool: Of a client that stays open, and whose form is msgpack.
         endpoint: The server's ``--event-endpoint``, as it is reached from here.
         replay_endpoint: Its ``--event-replay-endpoint``; None where it has none: a snapshot is then read in
             place of what was missed.
@@ -41,14 +44,14 @@ class ZmqFollower:
         mirror: The index.
 
     Raises:
-        httpx.HTTPError: The server does not answer, or the pool has no events.
+        NoEvents: The pool was created without events.
+        BlockyardError: The server does not answer, or refuses otherwise.
     """
 
-    def __init__(self, url: str, pool: str, endpoint: str, replay_endpoint: str | None = None) -> None:
+    def __init__(self, pool: Pool, endpoint: str, replay_endpoint: str | None = None) -> None:
         self.mirror = KvMirror(self._snapshot, self._missed)
-        self._http = httpx.Client(base_url=url, timeout=SNAPSHOT_TIMEOUT_S)
-        self._path = f"/v1/pools/{quote(pool, safe='')}/events/snapshot"
-        self._topic = ""
+        self._pool = pool
+        self._topic = b""
         self._replay_endpoint = replay_endpoint
         self._context = zmq.Context()
         try:
@@ -63,31 +66,33 @@ class ZmqFollower:
             raise
 
     def follow(self, timeout_s: float = 0.0) -> int:
-        """Take what has come, waiting up to ``timeout_s`` for the first of it; returns how many batches.
+        """Take what has come, waiting up to ``timeout_s`` for the first of it.
+
+        Returns:
+            How many batches: at most `MAX_WAITING`; call again.
 
         Raises:
-            httpx.HTTPError: Something was missed, and the server does not answer.
+            BlockyardError: Something was missed, and the server does not answer, or the pool is gone.
             InvalidEvents: What came is no batch.
         """
         num_taken = 0
         wait_ms = int(timeout_s * 1e3)
-        while self._updates.poll(wait_ms):
+        while num_taken < MAX_WAITING and self._updates.poll(wait_ms):
             frames = self._updates.recv_multipart()
             wait_ms = 0
-            if frames[0].decode() == self._topic:  # a subscription is to all topics that begin so
+            if frames[0] == self._topic:  # a subscription is to all topics that begin so
                 self.mirror.receive(KvBatch.from_frames(frames))
                 num_taken += 1
         return num_taken
 
     def catch_up(self) -> None:
-        """Have what the server had when this was called, whatever was missed. Raises httpx.HTTPError."""
+        """Have what the server had when this was called, whatever was missed. Raises BlockyardError."""
         self.follow()
         self.mirror.catch_up()
 
     def close(self) -> None:
         """Give the sockets back."""
         self._context.destroy(linger=0)
-        self._http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,10 +101,9 @@ class ZmqFollower:
         self.close()
 
     def _snapshot(self) -> KvSnapshot:
-        response = self._http.get(self._path, headers={"accept": "application/msgpack"}).raise_for_status()
-        document = ormsgpack.unpackb(response.content)
-        self._topic = document["topic"]
-        return KvSnapshot.from_document(document)
+        snapshot = self._pool.event_snapshot()
+        self._topic = snapshot.topic.encode()
+        return snapshot
 
     def _missed(self, number: int) -> list[KvBatch]:
         """The batches from ``number`` on; none, too, if they did not all arrive."""
@@ -110,7 +114,7 @@ class ZmqFollower:
             socket.linger = 0
             socket.rcvhwm = MAX_WAITING
             socket.connect(self._replay_endpoint)
-            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic.encode()])
+            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic])
             deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
             while socket.poll(max(int((deadline_s - time.monotonic()) * 1e3), 0)):
                 _, *frames = socket.recv_multipart()

@@ -45,6 +45,8 @@ class HashForm(StrEnum):
 class EventsConfig:
     """What a pool tells of its prefix index.
 
+    ``topic``, ``hash_form`` and ``rank`` are kept for whoever publishes it: the pool does not read them.
+
     Attributes:
         topic: Under which; None for the server's choice.
         hash_form: Of the hashes in it.

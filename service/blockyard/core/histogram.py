@@ -1,4 +1,4 @@
-"""A histogram that costs a quarter of a microsecond a value.
+"""A histogram for the hot path: a bisection and two additions a value.
 
 Each range ends at a bound and includes it; the last has no end:
 

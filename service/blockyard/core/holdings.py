@@ -5,9 +5,8 @@ meanwhile are counted as they were, new ones are not there yet.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from blockyard.core.ids import NULL_BLOCK, BlockId, LeaseId
+from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
 
@@ -21,17 +20,7 @@ MAX_SET_BLOCKS = 4_096
 """Of one lease. A set that grows is copied whole, and in one go: large ones would take too long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """A lease and what it holds in the device's memory. A block counts once, however often it is named."""
-
-    lease_id: LeaseId
-    holder: str
-    num_sequences: int
-    num_blocks: int
-
-
-def count_holdings(pool: Pool) -> Generator[None, None, list[Holding]]:
+def count_holdings(pool: Pool) -> Generator[None, None, list[Holder]]:
     """What each lease of ``pool`` holds, in the order of their granting. Changes nothing.
 
     Returns:
@@ -49,7 +38,7 @@ def count_holdings(pool: Pool) -> Generator[None, None, list[Holding]]:
                 yield
         work += PIECE_BLOCKS
         found.append(
-            Holding(
+            Holder(
                 lease_id=lease.lease_id,
                 holder=lease.holder,
                 num_sequences=len(lease.sequences),

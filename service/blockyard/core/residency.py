@@ -7,7 +7,7 @@
 
 The sample is fixed: every `SAMPLE_EVERY`-th block from block 1 on. No reply depends on it, and it is in no
 snapshot: a restored pool begins anew, and counts a span only if it has seen both of its ends. What is kept
-beside the counts is two times a block of the sample.
+beside the counts are two timestamps for each block of the sample.
 """
 
 from collections.abc import Iterable

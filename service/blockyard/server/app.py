@@ -76,7 +76,7 @@ class Server:
         durable: What it writes down, and where; None: nothing.
         on_failure: Called if what it has done cannot be written down: the process has to end.
         sockets: Where events go beside server-sent ones; None: nowhere.
-        address: Where it listens, host and port, for people and topics; default: that of ``settings``.
+        topic_address: Host and port for the topics of events; default: those of ``settings``.
         tracing: Traces its requests; None: nothing does.
 
     Attributes:
@@ -91,8 +91,9 @@ class Server:
         settings: Settings,
         durable: Durable | None,
         on_failure: Callable[[JournalError], None],
+        *,
         sockets: "EventSockets | None",
-        address: str | None,
+        topic_address: str | None,
         tracing: "Tracing | None",
     ) -> None:
         clock = Clock()
@@ -108,8 +109,8 @@ class Server:
             registry.register(self._journal_figures)
         journal = durable.journal if durable else None
         self._pool_journal = PoolJournal(journal, self._fail, self._journal_figures)
-        address = address or f"{settings.host}:{settings.port}"
-        self._hub = EventHub(self._pool_journal.settled, sockets, address)
+        topic_address = topic_address or f"{settings.host}:{settings.port}"
+        self._hub = EventHub(self._pool_journal.settled, sockets, topic_address)
         registry.register(self._hub)
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
@@ -228,12 +229,15 @@ def create_app(
     settings: Settings,
     durable: Durable | None = None,
     on_failure: Callable[[JournalError], None] = lambda _: None,
+    *,
     sockets: "EventSockets | None" = None,
-    address: str | None = None,
+    topic_address: str | None = None,
     tracing: "Tracing | None" = None,
 ) -> Server:
     """The server's application: with no pools in it, or with those that it wrote down before."""
-    return Server(settings, durable, on_failure, sockets, address, tracing)
+    return Server(
+        settings, durable, on_failure, sockets=sockets, topic_address=topic_address, tracing=tracing
+    )
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from blockyard.server.media import render_error, render_problem
 from blockyard.server.problems import http_problem, internal_error
 from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
 from blockyard.server.request_figures import RequestFigures
+from blockyard.server.sse import is_stream
 
 log = structlog.get_logger("blockyard.request")
 
@@ -193,6 +194,7 @@ class _Answer:
         self._settled = settled
         self._over: Callable[[], None] | None = over
         self._is_withdrawn = False
+        self._start: Message = {}
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -207,7 +209,8 @@ class _Answer:
                 self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
                 await render_error(error)(self._scope, self._receive, self._send)
                 return
-        elif message.get("more_body"):  # only streams come in pieces
+            self._start = message
+        elif message.get("more_body") and is_stream(self._start):
             self.end()
         await self._send(message)
 

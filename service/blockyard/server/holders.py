@@ -5,7 +5,8 @@ import time
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from blockyard.core.holdings import Holding, count_holdings
+from blockyard.core.audit import Holder
+from blockyard.core.holdings import count_holdings
 from blockyard.core.pool import Pool
 from blockyard.server.slices import Slices
 
@@ -20,7 +21,7 @@ MAX_SHARE = 0.02
 class _Count:
     """``due_s``: when it may be made anew, by `time.monotonic`."""
 
-    top: list[Holding]
+    top: list[Holder]
     due_s: float
 
 
@@ -31,7 +32,7 @@ class Holders:
         self._slices = slices
         self._counts: WeakKeyDictionary[Pool, _Count] = WeakKeyDictionary()
 
-    async def top(self, pool: Pool) -> list[Holding]:
+    async def top(self, pool: Pool) -> list[Holder]:
         """The leases of ``pool`` that hold the most blocks, `MAX_HOLDERS` at most, the largest first.
 
         As of a moment ago: counting again waits until it takes `MAX_SHARE` of the time at most.

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from blockyard.core.config import EventsConfig, Eviction, GroupConfig, HashForm, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
@@ -39,7 +39,9 @@ class EventsBody(Body):
     """What is told of the prefix index as it changes."""
 
     topic: Annotated[str, Field(max_length=256)] | None = Field(
-        None, description="Of the pool's ZeroMQ messages; default: kv@host:port@pool."
+        None,
+        description="Of the pool's ZeroMQ messages; default: kv@host:port@pool, by the host's name where "
+        "the server listens on all addresses. GET .../events/snapshot says it.",
     )
     hash_form: Annotated[HashForm, Field(strict=False)] = Field(
         HashForm.INT64, description="Of hashes over ZeroMQ: their low 64 bits, or whole."
@@ -50,6 +52,13 @@ class EventsBody(Body):
         description="Refuse block_hashes without event_token_ids beside them, so that every event has the "
         "tokens of its blocks: some routers index by these. If false, events have them where they were told.",
     )
+
+
+def _events_of(value: Any) -> Any:
+    """True and false as the body that they stand for."""
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
 
 
 _FROM_PLAN = ("num_blocks", "num_host_blocks", "scheduler_block_size", "hash_block_size")
@@ -105,7 +114,10 @@ class PoolConfigBody(Body):
         True,
         description="Once a worker has registered: give no blocks while one is lost, or a rank has none.",
     )
-    events: bool | EventsBody | None = Field(
+    events: Annotated[
+        EventsBody | None,
+        BeforeValidator(_events_of, json_schema_input_type=bool | EventsBody | None),
+    ] = Field(
         None, description="Publish KV events: true, or how. Their token_ids are empty unless they were told."
     )
 
@@ -136,9 +148,7 @@ class PoolConfigBody(Body):
         return PoolConfig.of(num_blocks=self.num_blocks, groups=configs, **options), None
 
     def _events(self) -> EventsConfig | None:
-        if isinstance(self.events, EventsBody):
-            return EventsConfig(**dict(self.events))
-        return EventsConfig() if self.events else None
+        return None if self.events is None else EventsConfig(**dict(self.events))
 
     def _planned(self, body: PlanBody, options: dict[str, Any]) -> tuple[PoolConfig, Plan]:
         for name in _FROM_PLAN:

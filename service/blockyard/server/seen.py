@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blockyard.core.holdings import Holding
+from blockyard.core.audit import Holder
 from blockyard.core.pool import Pool
 from blockyard.core.statistics import Statistics
 from blockyard.core.workers import Worker
@@ -33,11 +33,11 @@ class SeenPool:
 
     name: str
     stats: Statistics
-    leases: list[tuple[Holding, int]]
+    leases: list[tuple[Holder, int]]
     workers: list[tuple[Worker, bool]]
 
     @classmethod
-    def of(cls, name: str, pool: Pool, holders: Sequence[Holding], now_ms: int) -> "SeenPool":
+    def of(cls, name: str, pool: Pool, holders: Sequence[Holder], now_ms: int) -> "SeenPool":
         """``pool``, known by ``name``, at ``now_ms``, with those of ``holders`` whose leases still stand."""
         leases = [(each, pool.leases.get(each.lease_id)) for each in holders]
         workers = [(worker, pool.workers.is_lost(worker, now_ms)) for worker in pool.workers]

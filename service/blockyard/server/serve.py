@@ -31,7 +31,7 @@ KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
 COLLECT_AFTER = 20_000
-"""Objects more than before: few outlive the call that makes them, and fewer are in cycles."""
+"""Objects made and not freed, until cycles are looked for: few outlive their call, and fewer are in one."""
 
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
@@ -62,6 +62,15 @@ class _Server(uvicorn.Server):
         url = f"http://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
+
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
+
+
+def _topic_address(listening: socket.socket) -> str:
+    """Host and port for topics: this machine's name where the server listens on all its addresses."""
+    host, port = listening.getsockname()[:2]
+    return f"{socket.gethostname()}:{port}" if host in EVERYWHERE else _address(listening)
 
 
 def _address(listening: socket.socket) -> str:
@@ -119,7 +128,14 @@ def _serve(
         else:
             server.should_exit = True
 
-    app = create_app(settings, durable, end, event_sockets, _address(sockets[0]), tracing)
+    app = create_app(
+        settings,
+        durable,
+        end,
+        sockets=event_sockets,
+        topic_address=_topic_address(sockets[0]),
+        tracing=tracing,
+    )
     config = uvicorn.Config(
         app,
         log_config=None,

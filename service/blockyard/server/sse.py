@@ -12,11 +12,12 @@ from typing import Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from blockyard.core.errors import Overloaded
 
 EVENT_STREAM = "text/event-stream"
+_EVENT_STREAM = EVENT_STREAM.encode()
 RECONNECT_MS = 1_000
 """How long a browser waits before it comes back."""
 KEEP_ALIVE_S = 15.0
@@ -30,6 +31,13 @@ def message(event: str, data: bytes, identity: str | None = None) -> bytes:
     """One message whose ``data`` is a line: a tenth of what FastAPI takes for any text."""
     named = b"event: %b\ndata: %b\n" % (event.encode(), data)
     return named + (b"\n" if identity is None else b"id: %b\n\n" % identity.encode())
+
+
+def is_stream(start: Message) -> bool:
+    """Whether an answer that starts so goes on for ever."""
+    return any(
+        name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in start["headers"]
+    )
 
 
 class Feed(Protocol):

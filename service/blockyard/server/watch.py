@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from blockyard.core.audit import Holder
 from blockyard.core.errors import NotReady
-from blockyard.core.holdings import Holding
 from blockyard.core.pool import Pool
 from blockyard.server.clock import Clock
 from blockyard.server.holders import Holders
@@ -117,7 +117,7 @@ class WatchFeed:
                 return
             self._told, self._ready = seen, ready
 
-    def _see(self, holders: Sequence[Holding], now_ms: int) -> Seen:
+    def _see(self, holders: Sequence[Holder], now_ms: int) -> Seen:
         asked, watched = self._asked, self._watched
         part = asked.part.lower()
         matching = [(name, pool) for name, pool in watched.pools if part in name.lower()]

@@ -9,7 +9,7 @@ events.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import ormsgpack
@@ -22,10 +22,12 @@ from blockyard.core.kv_events import Batch, BlockRemoved, BlocksStored, KvEvent,
 
 DEVICE: Final = "GPU"
 HOST: Final = "CPU"
-MAX_RUN: Final = 128
-"""Blocks that an event of a snapshot tells of: half a millisecond's work."""
+BLOCKS_A_PART: Final = 128
+"""Events of a snapshot's part have together about as many blocks, at most twice: a millisecond's work."""
 
 Event: TypeAlias = dict[str, Any]
+Stored: TypeAlias = Sequence[Sequence[StoredBlock]]
+"""Per group, what is told of each block that is stored."""
 HashWriter: TypeAlias = Callable[[BlockHash], Any]
 
 
@@ -60,12 +62,20 @@ class EventCodec:
             "rank": self._rank,
         }
 
-    def snapshot_events(self, stored: Sequence[Iterable[StoredBlock]], *, json: bool) -> Iterator[Event]:
-        """The events that tell of all that is ``stored``, a sequence of blocks for each group."""
+    def snapshot_parts(self, stored: Stored, *, json: bool) -> Iterator[list[Event]]:
+        """The events that tell of all that is ``stored``, a few at a time."""
         write = bytes.hex if json else self._external
+        part: list[Event] = []
+        num_blocks = 0
         for group, blocks in enumerate(stored):
-            for run in runs(blocks, MAX_RUN):
-                yield self._event(BlocksStored(group, run), write)
+            for run in runs(blocks, BLOCKS_A_PART):
+                part.append(self._stored(group, run, write))
+                num_blocks += len(run)
+                if num_blocks >= BLOCKS_A_PART:
+                    yield part
+                    part, num_blocks = [], 0
+        if part:
+            yield part
 
     def _event(self, event: KvEvent, write: HashWriter) -> Event:
         if isinstance(event, BlocksStored):

@@ -13,15 +13,12 @@ One part is made at a time, whoever wants it, so that calls wait for one at most
 import asyncio
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import pydantic_core
 
-from blockyard.server.events.codec import Event
-from blockyard.server.events.pool_stream import PoolSnapshot, PoolStream
+from blockyard.server.events.pool_stream import KvSnapshot, PoolStream
 from blockyard.server.sse import message
-
-BLOCKS_A_PART = 128
-"""Events of a snapshot's part have together about as many blocks: a millisecond's work."""
 
 _NUMBER = re.compile(r"-1|[0-9]{1,19}")
 
@@ -38,7 +35,7 @@ class EventFeed:
     def __init__(self, stream: PoolStream, last_event_id: str | None, turn: asyncio.Lock) -> None:
         self._stream = stream
         self._turn = turn
-        self._snapshot: PoolSnapshot | None = None
+        self._snapshot: KvSnapshot | None = None
         self._parts: Iterator[bytes] = iter(())
         self._part = b""
         self._number = -1  # which no stream has
@@ -54,11 +51,11 @@ class EventFeed:
             return
         async with self._turn:
             part = next(self._parts, None)
-            await asyncio.sleep(0)
-        if part is None:
-            self._snapshot = None
-        else:
-            self._part = part
+            if part is None:
+                self._snapshot = None
+            else:
+                self._part = part
+            await asyncio.sleep(0)  # what is here is kept, even if this is cancelled
 
     def read(self) -> bytes | None:
         """See `Feed`."""
@@ -79,29 +76,16 @@ class EventFeed:
         """See `Feed`."""
         self._stream.followers.pop(self, None)
 
-    def _is_durable(self, snapshot: PoolSnapshot) -> bool:
+    def _is_durable(self, snapshot: KvSnapshot) -> bool:
         return self._stream.next_number >= snapshot.number
 
 
-def parts(stream: PoolStream, snapshot: PoolSnapshot) -> Iterator[bytes]:
+def parts(stream: PoolStream, snapshot: KvSnapshot) -> Iterator[bytes]:
     """The messages of ``snapshot``, at least one."""
     head = stream.codec.head(snapshot.number, snapshot.now_ms)
-    events = stream.codec.snapshot_events(snapshot.stored, json=True)
-    part, is_last = 0, False
-    while not is_last:
-        found = _some(events)
-        is_last = not found
-        data = pydantic_core.to_json({**head, "part": part, "is_last": is_last, "events": found})
+    found = stream.codec.snapshot_parts(snapshot.stored, json=True)
+    for part, events in enumerate(chain(found, [[]])):  # the last one says that it is
+        is_last = not events
+        data = pydantic_core.to_json({**head, "part": part, "is_last": is_last, "events": events})
         identity = f"{stream.stream_id}:{snapshot.number - 1}" if is_last else None
         yield message("snapshot", data, identity)
-        part += 1
-
-
-def _some(events: Iterator[Event]) -> list[Event]:
-    """The next events, of about `BLOCKS_A_PART` blocks."""
-    found: list[Event] = []
-    num_blocks = 0
-    while num_blocks < BLOCKS_A_PART and (event := next(events, None)) is not None:
-        found.append(event)
-        num_blocks += len(event["block_hashes"])
-    return found

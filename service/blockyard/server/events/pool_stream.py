@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blockyard.core.kv_events import (
@@ -11,28 +11,27 @@ from blockyard.core.kv_events import (
     Batch,
     KvEvents,
     RecentBatches,
-    StoredBlock,
 )
 from blockyard.core.pool import Pool
-from blockyard.server.events.codec import EventCodec
+from blockyard.server.events.codec import EventCodec, Stored
 from blockyard.server.sse import message
 
 PACE_S = 0.02
 PACE_A_FOLLOWER_S = 0.004
 MAX_PACE_S = 1.0
-"""From tick to tick, the longer the more follow: what came in the meantime is told in one piece, the same one
-to all who keep up, and the server writes some hundred pieces a second, however many it writes them to."""
+"""From tick to tick of one pool, the longer the more follow. What came in the meantime is told in one piece,
+the same to all who keep up: 250 pieces a second at most for up to 245 followers, then one for each."""
 MAX_TEXTS = 8
 """Pieces that are kept as they were written, for those who keep up and those who are just behind."""
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSnapshot:
+class KvSnapshot:
     """All that a pool has stored after the batch before ``number``."""
 
     number: int
     now_ms: int
-    stored: Sequence[Sequence[StoredBlock]]
+    stored: Stored
 
 
 class PoolStream:
@@ -125,10 +124,10 @@ class PoolStream:
         identity = f"{self.stream_id}:{batch.number}"
         return message("batch", self.codec.json(batch), identity)
 
-    def snapshot(self) -> PoolSnapshot:
+    def snapshot(self) -> KvSnapshot:
         """As it is now, which may be ahead of what is durable: wait for that before it is told."""
         stored = [list(each.values()) for each in self._events.stored]
-        return PoolSnapshot(self._events.next_number, self._pool.now_ms, stored)
+        return KvSnapshot(self._events.next_number, self._pool.now_ms, stored)
 
     async def changed(self) -> None:
         """Wait for the next tick after a batch was published, or for the end. May be cancelled."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from itertools import islice
 from typing import Annotated, Any
 
 import ormsgpack
@@ -11,17 +10,19 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from starlette.responses import StreamingResponse
 
 from blockyard.core.errors import NoEvents
+from blockyard.core.kv_events import runs
+from blockyard.server.events.codec import BLOCKS_A_PART
 from blockyard.server.events.feed import EventFeed
 from blockyard.server.events.hub import EventHub
-from blockyard.server.events.pool_stream import PoolSnapshot, PoolStream
+from blockyard.server.events.pool_stream import KvSnapshot, PoolStream
 from blockyard.server.media import JSON, MSGPACK, wants_msgpack
 from blockyard.server.pools import Pools
 from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.sse import EVENT_STREAM, EventStream, Streams
 
-EVENTS_A_PIECE = 64
-"""Events of a snapshot that are written in one turn of the event loop."""
+RUNS_A_SLICE = 64
+"""Runs of blocks that are counted in one turn of the event loop."""
 
 STREAM_TEXT = """
 Server-sent events. First come `snapshot` messages with all that is stored, in parts, the last with
@@ -69,9 +70,8 @@ def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
     async def snapshot(pool: str, request: Request) -> Response:
         stream = _stream(pools, hub, pool)
         is_json = not wants_msgpack(dict(request.scope["headers"]))
-        return StreamingResponse(
-            _pieces(stream, stream.snapshot(), is_json=is_json), media_type=JSON if is_json else MSGPACK
-        )
+        pieces = _pieces(stream, stream.snapshot(), is_json=is_json, turn=turn)
+        return StreamingResponse(pieces, media_type=JSON if is_json else MSGPACK)
 
     return router
 
@@ -85,24 +85,40 @@ def _stream(pools: Pools, hub: EventHub, name: str) -> PoolStream:
     return stream
 
 
-async def _pieces(stream: PoolStream, snapshot: PoolSnapshot, *, is_json: bool) -> AsyncIterator[bytes]:
-    """``snapshot`` as one map whose last member are its events, written a few at a time."""
+async def _pieces(
+    stream: PoolStream, snapshot: KvSnapshot, *, is_json: bool, turn: asyncio.Lock
+) -> AsyncIterator[bytes]:
+    """``snapshot`` as one map whose last member are its events; one part is made at a time, for whoever."""
     head = {"topic": stream.topic, **stream.codec.head(snapshot.number, snapshot.now_ms)}
-    found = []
-    events = stream.codec.snapshot_events(snapshot.stored, json=is_json)
-    while piece := list(islice(events, EVENTS_A_PIECE)):
-        found += piece
-        await asyncio.sleep(0)
-    yield _json_head(head) if is_json else _msgpack_head(head, len(found))
-    for at in range(0, len(found), EVENTS_A_PIECE):
-        piece = found[at : at + EVENTS_A_PIECE]
-        if is_json:
-            yield (b"," if at else b"") + pydantic_core.to_json(piece)[1:-1]
-        else:
-            yield b"".join(map(ormsgpack.packb, piece))
-        await asyncio.sleep(0)
+    if is_json:
+        yield _json_head(head)
+    else:
+        yield _msgpack_head(head, await _count_events(snapshot, turn))
+    parts = stream.codec.snapshot_parts(snapshot.stored, json=is_json)
+    comma = b""
+    while True:
+        async with turn:
+            part = next(parts, None)
+            if part is None:
+                break
+            written = pydantic_core.to_json(part)[1:-1] if is_json else b"".join(map(ormsgpack.packb, part))
+            await asyncio.sleep(0)
+        yield comma + written
+        comma = b"," if is_json else b""
     if is_json:
         yield b"]}"
+
+
+async def _count_events(snapshot: KvSnapshot, turn: asyncio.Lock) -> int:
+    """How many events `EventCodec.snapshot_parts` makes: msgpack has a list's length before it."""
+    num_events = 0
+    for blocks in snapshot.stored:
+        for _ in runs(blocks, BLOCKS_A_PART):
+            num_events += 1
+            if num_events % RUNS_A_SLICE == 0:
+                async with turn:
+                    await asyncio.sleep(0)
+    return num_events
 
 
 def _json_head(head: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 // The map of the chosen pool's blocks: read when its figures have changed and it is in view, so seldom that it
 // takes a tenth of the time at most.
 
-import { at, make, setText } from "./dom.js";
+import { at, make } from "./dom.js";
 import { count } from "./figures.js";
 import { MapColors } from "./map_colors.js";
 import { MapCursor } from "./map_cursor.js";

@@ -98,7 +98,7 @@ export class LineChart {
 
   #top(samples) {
     const values = this.#series.flatMap(({ lines }) => lines.flatMap(({ of }) => samples.map(of)));
-    return HEADROOM * (Math.max(...values.filter((value) => value !== null)) || 1);
+    return HEADROOM * (Math.max(0, ...values.filter((value) => value !== null)) || 1);
   }
 }
 

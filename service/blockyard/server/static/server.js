@@ -10,7 +10,7 @@ export class Refused extends Error {
   }
 }
 
-export async function read(path) {
+async function read(path) {
   const response = await fetch(path, {
     headers: { Accept: "application/json" },
     cache: "no-store",

@@ -29,6 +29,7 @@ from blockyard.server.events.hub import EventHub
 from blockyard.server.pool_call_handler import POOLS_PATH
 from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
+from blockyard.server.sse import is_stream
 
 UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked for every few seconds, by machines."""
@@ -74,12 +75,13 @@ class TracedApp:
 
     async def _recorded(self, scope: Scope, receive: Receive, send: Send, span: Span, method: str) -> None:
         status = 0
+        start: Message = {}
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal start, status
             if message["type"] == "http.response.start":
-                status = message["status"]
-            elif message.get("more_body") and span.is_recording():  # only streams come in pieces
+                start, status = message, message["status"]
+            elif message.get("more_body") and span.is_recording() and is_stream(start):
                 _end(span, scope, method, status)
             await send(message)
 
