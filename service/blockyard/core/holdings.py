@@ -6,6 +6,7 @@ meanwhile are counted as they were, new ones are not there yet.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
+from blockyard.core.audit import Holder
 from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
