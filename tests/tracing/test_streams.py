@@ -17,6 +17,7 @@ SCOPE = {
     "query_string": b"",
     "headers": [],
 }
+EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
 def test_a_stream_ends_its_span_when_it_has_begun() -> None:
@@ -26,7 +27,7 @@ def test_a_stream_ends_its_span_when_it_has_begun() -> None:
     num_ended: list[int] = []
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
         num_ended.append(len(exporter.get_finished_spans()))
         for _number in range(3):
             await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})

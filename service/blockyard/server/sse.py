@@ -36,7 +36,8 @@ def message(event: str, data: bytes, identity: str | None = None) -> bytes:
 def is_stream(start: Message) -> bool:
     """Whether an answer that starts so goes on for ever."""
     return any(
-        name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in start["headers"]
+        name == b"content-type" and value.startswith(_EVENT_STREAM)
+        for name, value in start.get("headers", ())
     )
 
 
