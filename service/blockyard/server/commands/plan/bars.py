@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from blockyard.planning.planner import Plan
+from blockyard.server.commands.ink import Ink
 from blockyard.server.commands.plan.abbreviations import show_size
 from blockyard.server.commands.plan.tables import print_paragraph, print_table
 from blockyard.server.plan_schemas import PlanBody, WorkerBody
@@ -31,15 +32,6 @@ class Part(Enum):
     """By the utilization."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ink:
-    """What a part of a bar is drawn with: a sign, one for terminals without Unicode, and a colour."""
-
-    sign: str
-    ascii_sign: str
-    colour: str
-
-
 INKS: Mapping[Part, Ink] = {
     Part.WEIGHTS: Ink("█", "#", "blue"),
     Part.BLOCKS: Ink("▓", "=", "green"),
@@ -47,7 +39,6 @@ INKS: Mapping[Part, Ink] = {
     Part.LEFT_OVER: Ink("░", "-", "yellow"),
     Part.HELD_BACK: Ink("·", ".", "bright_black"),
 }
-"""Signs and colours both tell parts apart: not everyone sees either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +144,4 @@ def _size(shares: MemoryShares) -> str:
 
 
 def _sign(console: Console, part: Part) -> str:
-    return INKS[part].ascii_sign if console.options.ascii_only else INKS[part].sign
+    return INKS[part].sign_on(console.options)
