@@ -1,7 +1,10 @@
 """What watchers are told."""
 
+from enum import Enum
+
 from pydantic import BaseModel, Field
 
+from blockyard.core.block_map import Entry
 from blockyard.core.statistics import Statistics
 from blockyard.server.latency import CallLatency
 from blockyard.server.worker_routes import WorkerReply
@@ -46,4 +49,32 @@ class Figures(BaseModel):
     latency: list[CallLatency] = Field(
         description="Of the calls that schedulers wait for, to all pools, over the last ten seconds; empty "
         "while no pool is chosen."
+    )
+
+
+class By(Enum):
+    """What the blocks of a map are told apart by."""
+
+    STATE = "state"
+    LEASE = "lease"
+
+
+class MapReply(BaseModel):
+    """What every device block of a pool is at the moment.
+
+    The pool goes on while it is read: a map of a million blocks is smeared over the tenths of a second that
+    it takes at most, and shows each block as it was at some moment of these.
+    """
+
+    epoch: int
+    num_blocks: int
+    by: By
+    legend: list[Entry] = Field(
+        description="Every code that may occur. By state: `null` (never handed out), `free` (without "
+        "content), `free and cached` (with content that can be found), `held`, `held and cached`. By lease: "
+        "what nobody holds in the same way; then `several leases`, `other leases`, and the leases with the "
+        "most blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
+    )
+    codes: str = Field(
+        description="One byte a block, in the order of block ids, compressed with zlib (RFC 1950), in base64."
     )

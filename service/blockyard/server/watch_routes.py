@@ -3,55 +3,25 @@
 import asyncio
 import base64
 import zlib
-from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
-from blockyard.core.block_map import BlockMap, Entry, map_by_lease, map_by_state
+from blockyard.core.block_map import BlockMap, map_by_lease, map_by_state
 from blockyard.core.errors import PoolNotFound
 from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.slices import Slices
 from blockyard.server.sse import EVENT_STREAM, EventStream
 from blockyard.server.watch import Asked, Watched, WatchFeed
-from blockyard.server.watch_messages import Figures
+from blockyard.server.watch_messages import By, Figures, MapReply
 
 MAX_ROWS = 200
 """Pools in one message."""
 
 COMPRESSION_LEVEL = 1
 """Runs of equal blocks are found at any level; this one takes a millisecond or two for a million."""
-
-
-class By(Enum):
-    """What the blocks of a map are told apart by."""
-
-    STATE = "state"
-    LEASE = "lease"
-
-
-class MapReply(BaseModel):
-    """What every device block of a pool is at the moment.
-
-    The pool goes on while it is read: a map of a million blocks is smeared over the tenths of a second that
-    it takes at most, and shows each block as it was at some moment of these.
-    """
-
-    epoch: int
-    num_blocks: int
-    by: By
-    legend: list[Entry] = Field(
-        description="Every code that may occur. By state: `null` (never handed out), `free` (without "
-        "content), `free and cached` (with content that can be found), `held`, `held and cached`. By lease: "
-        "what nobody holds in the same way; then `several leases`, `other leases`, and the leases with the "
-        "most blocks to themselves, by their holders' names. The counts add up to `num_blocks`."
-    )
-    codes: str = Field(
-        description="One byte a block, in the order of block ids, compressed with zlib (RFC 1950), in base64."
-    )
 
 
 class _Events(JSONResponse):
