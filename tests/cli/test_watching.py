@@ -11,7 +11,9 @@ from rich.console import Console
 
 from blockyard.client import NO_RETRY, Client
 from blockyard.server.app import create_app
-from blockyard.server.commands.top import top_frames
+from blockyard.server.commands.pools import pools_with_figures
+from blockyard.server.commands.top.frames import Look, frames
+from blockyard.server.commands.top.pools_table import PoolFigures, pools_table
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
 from cli.command_line import UNREACHABLE, invoke
@@ -174,6 +176,10 @@ def shown_by_top(url: str, *options: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows if row}
 
 
+def figures(client: Client) -> PoolFigures:
+    return {pool.pool: stats for pool, stats in pools_with_figures(client)}
+
+
 def test_top_shows_each_pool_as_stats_does() -> None:
     with running_server() as server:
         make_pool(server.url, "watched")
@@ -207,8 +213,7 @@ def test_top_shows_the_names_of_pools_in_a_narrow_terminal(capsys: pytest.Captur
     with running_server() as server, Client(server.url) as client:
         for name in ("demo", "llama-3.1-70b-instruct-prod-eu"):
             make_pool(server.url, name)
-        for frame in top_frames(client, server.url, 0.1, 1, 80):
-            Console(width=80).print(frame)
+        Console(width=80).print(pools_table(Look(0.0, figures(client)), None, 80))
     shown = capsys.readouterr().out.splitlines()
     assert any(line.strip().startswith("demo") for line in shown)
     assert any(line.strip().startswith("llama-3.1-70b") for line in shown)
@@ -218,12 +223,18 @@ def test_top_shows_the_names_of_pools_in_a_narrow_terminal(capsys: pytest.Captur
 def test_top_waits_for_a_server_that_does_not_answer_any_more() -> None:
     with running_server() as server, Client(server.url, retries=NO_RETRY) as client:
         make_pool(server.url, "watched")
-        frames = top_frames(client, server.url, 0.01, None, 140)
-        next(frames)
+        shown_frames = frames(
+            lambda: figures(client),
+            lambda now, before: pools_table(now, before, 140),
+            title=server.url,
+            interval_s=0.01,
+            looks=None,
+        )
+        next(shown_frames)
         server.stop()
         console = Console(width=140, record=True, file=io.StringIO())
-        console.print(next(frames))
-        console.print(next(frames))
+        console.print(next(shown_frames))
+        console.print(next(shown_frames))
     shown = console.export_text()
     assert shown.count("no answer since") == 2
     assert shown.count("watched") == 2

@@ -31,7 +31,7 @@ SUBCOMMANDS = {
     "replay": Subcommand("replay.command", "Replay a request trace, and see how much of it was cached."),
     "pools": Subcommand("pools", "List a server's pools."),
     "stats": Subcommand("stats", "Show a pool's figures."),
-    "top": Subcommand("top", "Watch a server's pools in the terminal."),
+    "top": Subcommand("top.command", "Watch a server's pools, or one of them, in the terminal."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
     "journal": Subcommand("journal", "Print what a data directory has written down."),
 }

@@ -1,0 +1,117 @@
+"""How one pool is looked at: one message of ``GET /v1/watch``, and one map.
+
+Both are read here and not by `blockyard.client`, which sends calls that have an end.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import httpx
+
+from blockyard.client.call import reader, success
+from blockyard.client.delivery import origin_of
+from blockyard.client.errors import ConnectionLost
+from blockyard.client.protocol import check_pool_name, pool_path
+from blockyard.client.wire import Response
+from blockyard.core.block_map import BlockMap
+from blockyard.core.errors import PoolNotFound
+from blockyard.server.latency import CallLatency
+from blockyard.server.watch_messages import ChosenPool, Figures, MapReply
+
+TIMEOUT_S = 10.0
+"""Of a pause in a reply."""
+DATA = "data: "
+"""Before a message's content, in its line."""
+
+_read_figures = reader(Figures)
+_read_map = reader(MapReply)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPool:
+    """One pool.
+
+    Attributes:
+        pool: Its figures, top holders and workers.
+        latency: Of hot calls to all pools.
+        blocks: Each block's state, from a moment before.
+    """
+
+    pool: ChosenPool
+    latency: list[CallLatency]
+    blocks: BlockMap
+
+
+class PoolWatch:
+    """Looks at one pool; to be closed.
+
+    Args:
+        url: The server's.
+        pool: The pool's name.
+
+    Raises:
+        ValueError: ``url`` is not a server's.
+        InvalidRequest: No pool can have this name.
+    """
+
+    def __init__(self, url: str, pool: str) -> None:
+        self._pool = check_pool_name(pool)
+        self._http = httpx.Client(base_url=origin_of(url), timeout=TIMEOUT_S)
+
+    def look(self) -> SeenPool:
+        """The pool as it is now.
+
+        Raises:
+            PoolNotFound: There is none of this name, or not any more.
+            BlockyardError: The server refuses, or does not answer.
+        """
+        with _reaching():
+            blocks = self._map()
+            figures = self._figures()
+        if figures.chosen is None:
+            raise PoolNotFound(f"there is no pool {self._pool!r}: it was deleted in the meantime")
+        return SeenPool(pool=figures.chosen, latency=figures.latency, blocks=blocks)
+
+    def _map(self) -> BlockMap:
+        reply = self._http.get(pool_path(self._pool, "map"))
+        read = _read_map(_response(reply))
+        codes = zlib.decompress(base64.b64decode(read.codes))
+        return BlockMap(epoch=read.epoch, legend=read.legend, codes=codes)
+
+    def _figures(self) -> Figures:
+        """The first message of a stream, which comes at once."""
+        with self._http.stream("GET", "/v1/watch", params={"pool": self._pool, "limit": 1}) as reply:
+            if not reply.is_success:
+                reply.read()
+                success(_response(reply))
+            for line in reply.iter_lines():
+                if line.startswith(DATA):
+                    return _read_figures(Response(reply.status_code, {}, line.removeprefix(DATA).encode()))
+        raise ConnectionLost("the stream ended before its first message: the server stops")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _response(reply: httpx.Response) -> Response:
+    return Response(reply.status_code, dict(reply.headers), reply.content)
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """What httpx says of a server that does not answer, as the client says it."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise ConnectionLost(str(error) or type(error).__name__) from error
