@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from blockyard.client import Client
 from blockyard.client.lease import Lease
-from blockyard.core.block_map import BlockMap, Entry, State
+from blockyard.core.block_map import BlockMap, LegendEntry, State
 from blockyard.core.errors import PoolNotFound
 from blockyard.server.commands.top.frames import Look, frames
 from blockyard.server.commands.top.pool_map import MAX_LINES, PoolMap, run_states
@@ -52,7 +52,9 @@ def hold(lease: Lease) -> None:
 
 
 def make_map(codes: bytes) -> BlockMap:
-    legend = [Entry(code=state, label=state.name.lower(), num_blocks=codes.count(state)) for state in State]
+    legend = [
+        LegendEntry(code=state, label=state.name.lower(), num_blocks=codes.count(state)) for state in State
+    ]
     return BlockMap(epoch=1, legend=legend, codes=codes)
 
 

@@ -190,13 +190,13 @@ def test_a_step_without_its_faulty_entries_keeps_the_tokens_of_the_others(
 
 
 def sent_to(
-    server_url: str, name: str, *, tells_tokens: bool = False, **options: Any
+    server_url: str, name: str, *, sends_token_ids: bool = False, **options: Any
 ) -> list[dict[str, Any]]:
     """The steps of a scheduler that admits, extends and preempts, in a pool of these ``options``."""
     with peer(forward(server_url)) as proxy, Client(proxy.url) as client:
         pool = client.create_pool(name, num_blocks=64, block_size=BLOCK, **options)
         with pool.lease("me") as lease:
-            scheduler = Scheduler(lease, pool.hasher(), tells_tokens=tells_tokens)
+            scheduler = Scheduler(lease, pool.hasher(), sends_token_ids=sends_token_ids)
             scheduler.add("one", range(9))
             scheduler.step()
             scheduler.append("one", range(9))
@@ -220,7 +220,7 @@ def test_a_pool_that_needs_no_tokens_is_sent_none(server_url: str, pool_name: st
     ]
     sent = [
         sent_to(server_url, f"{pool_name}-none"),
-        sent_to(server_url, f"{pool_name}-none-to-tell", tells_tokens=True),
+        sent_to(server_url, f"{pool_name}-none-to-tell", sends_token_ids=True),
         sent_to(server_url, f"{pool_name}-some", events=True),
         without_event_tokens(sent_to(server_url, f"{pool_name}-all", events=NEEDS)),
     ]
@@ -248,7 +248,7 @@ def test_a_pool_that_needs_no_tokens_is_sent_none(server_url: str, pool_name: st
 
 
 def test_a_pool_that_does_not_need_tokens_is_told_them_on_demand(server_url: str, pool_name: str) -> None:
-    told = sent_to(server_url, f"{pool_name}-told", events=True, tells_tokens=True)
+    told = sent_to(server_url, f"{pool_name}-told", events=True, sends_token_ids=True)
     assert told == sent_to(server_url, f"{pool_name}-needed", events=NEEDS)
     assert told[0]["admit"][0]["event_token_ids"] == list(range(8))
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from blockyard.core.config import PoolConfig
-from blockyard.core.kv_events import AllBlocksCleared, Batch, BlockRemoved, BlocksStored, StoredBlock
+from blockyard.core.kv_batch import AllBlocksCleared, Batch, BlockRemoved, BlocksStored, StoredBlock
 from blockyard.core.pool import Pool
 from core.drawn_requests import SHARED_TOKENS, prompt_tokens
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from blockyard.core.ids import BlockHash, GroupIndex
-from blockyard.core.kv_events import BlockRemoved, KvEvent, KvEvents
+from blockyard.core.kv_batch import BlockRemoved, KvEvent
+from blockyard.core.kv_events import KvEvents
 from blockyard.core.pool import Pool
 
 

@@ -20,17 +20,10 @@ from blockyard.core.config import EventsConfig, GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras, Lora
 from blockyard.core.ids import LeaseId, SequenceId, WorkerId
-from blockyard.core.kv_events import (
-    MAX_BATCHES,
-    AllBlocksCleared,
-    Batch,
-    BlockRemoved,
-    BlocksStored,
-    KvEvents,
-    RecentBatches,
-    StoredBlock,
-)
+from blockyard.core.kv_batch import AllBlocksCleared, Batch, BlockRemoved, BlocksStored, StoredBlock
+from blockyard.core.kv_events import KvEvents
 from blockyard.core.pool import Pool
+from blockyard.core.recent_batches import MAX_BATCHES, RecentBatches
 from blockyard.core.statistics import Counters
 
 LEASE = LeaseId("lease")

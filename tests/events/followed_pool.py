@@ -21,7 +21,7 @@ from blockyard.core.config import EventsConfig, GroupConfig, HashForm, PoolConfi
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.hash_chain import external_int64
 from blockyard.core.ids import LeaseId, SequenceId, WorkerId
-from blockyard.core.kv_events import Batch
+from blockyard.core.kv_batch import Batch
 from blockyard.core.pool import Pool
 from blockyard.server.events.pool_stream import PoolStream
 

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any
 
 from blockyard.core.config import EventsConfig
-from blockyard.core.kv_events import AllBlocksCleared, Batch
+from blockyard.core.kv_batch import AllBlocksCleared, Batch
 from blockyard.server.events.feed import EventFeed
 from blockyard.server.events.pool_stream import PoolStream
 from events.sse_reader import Message, messages_in

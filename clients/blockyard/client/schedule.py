@@ -29,12 +29,12 @@ class Schedule:
     Args:
         hasher: Hashes tokens for the prefix cache, at the pool's algorithm and hash block size; see
             `Pool.hasher`. None: nothing is hashed, and no prefix is found or offered.
-        tells_tokens: Send tokens for the pool's events even if it does not need them.
+        sends_token_ids: Send tokens for the pool's events even if it does not need them.
     """
 
-    def __init__(self, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
+    def __init__(self, hasher: Hasher | None, *, sends_token_ids: bool = False) -> None:
         self._hasher = hasher
-        self._tells_tokens = tells_tokens
+        self._sends_token_ids = sends_token_ids
         self._sequences: dict[str, Tracked] = {}
         self._uncommitted: dict[Tracked, None] = {}
         self._ended: list[Tracked] = []
@@ -286,7 +286,7 @@ class Schedule:
         return self._hasher is not None and (self.pool is None or self._sends_tokens(self.pool))
 
     def _sends_tokens(self, pool: PoolDescription) -> bool:
-        return pool.events is not None and (pool.events.needs_token_ids or self._tells_tokens)
+        return pool.events is not None and (pool.events.needs_token_ids or self._sends_token_ids)
 
     def _check_idle(self) -> None:
         if self._under_way is not None:

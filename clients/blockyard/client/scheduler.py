@@ -24,8 +24,8 @@ from blockyard.core.hash_chain import Hasher
 class _Verbs:
     """What a caller of both kinds of scheduler does between steps."""
 
-    def __init__(self, hasher: Hasher | None, *, tells_tokens: bool) -> None:
-        self._schedule = Schedule(hasher, tells_tokens=tells_tokens)
+    def __init__(self, hasher: Hasher | None, *, sends_token_ids: bool) -> None:
+        self._schedule = Schedule(hasher, sends_token_ids=sends_token_ids)
 
     add = passing_on(Schedule.add)
     append = passing_on(Schedule.append)
@@ -63,12 +63,12 @@ class Scheduler(_Verbs):
         hasher: Hashes tokens for the prefix cache, as the pool wants it: see `Pool.hasher`. The first step
             compares it with the pool, save for its secret seed. None: nothing is hashed, and no prefix is
             found or offered.
-        tells_tokens: Send the tokens beside their hashes, for the pool's events if it has any. Where the pool
-            needs them (see `EventsConfig`), they are sent in any case.
+        sends_token_ids: Send the tokens beside their hashes, for the pool's events if it has any. Where the
+            pool needs them (see `EventsConfig`), they are sent in any case.
     """
 
-    def __init__(self, lease: Lease, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
-        super().__init__(hasher, tells_tokens=tells_tokens)
+    def __init__(self, lease: Lease, hasher: Hasher | None, *, sends_token_ids: bool = False) -> None:
+        super().__init__(hasher, sends_token_ids=sends_token_ids)
         self._lease = lease
 
     def step(
@@ -143,8 +143,8 @@ class Scheduler(_Verbs):
 class AsyncScheduler(_Verbs):
     """As `Scheduler`, with ``await``. Other methods may be called while a step is awaited."""
 
-    def __init__(self, lease: AsyncLease, hasher: Hasher | None, *, tells_tokens: bool = False) -> None:
-        super().__init__(hasher, tells_tokens=tells_tokens)
+    def __init__(self, lease: AsyncLease, hasher: Hasher | None, *, sends_token_ids: bool = False) -> None:
+        super().__init__(hasher, sends_token_ids=sends_token_ids)
         self._lease = lease
 
     async def step(

@@ -52,7 +52,7 @@ _WITHOUT_LEASE = bytes([State.NULL, State.FREE, State.FREE_CACHED, OTHERS, OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LegendEntry:
     """What ``code`` stands for, and how many blocks have it. ``lease_id``: where it is one lease's."""
 
     code: int
@@ -66,7 +66,7 @@ class BlockMap:
     """``codes[b]`` is block ``b``'s; all codes stand in ``legend``, whose counts add up to all blocks."""
 
     epoch: int
-    legend: list[Entry]
+    legend: list[LegendEntry]
     codes: bytes
 
 
@@ -84,7 +84,7 @@ def map_by_state(pool: Pool) -> Generator[None, None, BlockMap]:
             counts[state] += some.count(state)
         codes += some
         yield
-    legend = [Entry(code=state, label=_label(state), num_blocks=counts[state]) for state in State]
+    legend = [LegendEntry(code=state, label=_label(state), num_blocks=counts[state]) for state in State]
     return BlockMap(epoch=pool.epoch, legend=legend, codes=bytes(codes))
 
 
@@ -111,7 +111,7 @@ def map_by_lease(pool: Pool) -> Generator[None, None, BlockMap]:
         codes += some
         yield
     own = [
-        Entry(
+        LegendEntry(
             code=FIRST_LEASE + place,
             label=leases[number - 1].holder,
             num_blocks=num_own[number],
@@ -120,9 +120,9 @@ def map_by_lease(pool: Pool) -> Generator[None, None, BlockMap]:
         for place, number in enumerate(largest)
     ]
     shared = [
-        *(Entry(code=state, label=_label(state), num_blocks=counts[state]) for state in _NOT_HELD),
-        Entry(code=SEVERAL, label="several leases", num_blocks=counts[SEVERAL]),
-        Entry(code=OTHERS, label="other leases", num_blocks=counts[OTHERS]),
+        *(LegendEntry(code=state, label=_label(state), num_blocks=counts[state]) for state in _NOT_HELD),
+        LegendEntry(code=SEVERAL, label="several leases", num_blocks=counts[SEVERAL]),
+        LegendEntry(code=OTHERS, label="other leases", num_blocks=counts[OTHERS]),
     ]
     return BlockMap(epoch=pool.epoch, legend=[*shared, *own], codes=bytes(codes))
 

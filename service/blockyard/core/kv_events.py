@@ -12,151 +12,21 @@ Batches are numbered from 0 in the pool's life, `Counters.num_event_batches`: li
 follow from the commands, so that a replay gives the same batches the same numbers.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-from blockyard.core.extra_keys import ExtraKeys
 from blockyard.core.ids import BlockHash, GroupIndex
+from blockyard.core.kv_batch import (
+    AllBlocksCleared,
+    Batch,
+    BlockRemoved,
+    BlocksStored,
+    KvEvent,
+    StoredBlock,
+)
 from blockyard.core.prefix_index import Entry
+from blockyard.core.recent_batches import RecentBatches
 from blockyard.core.statistics import Counters
-
-MAX_BATCHES = 10_000
-MAX_HASHES = 1_000_000
-"""Of all batches that are kept together."""
-
-
-class StoredBlock(NamedTuple):
-    """What is told of a block that is stored.
-
-    Attributes:
-        block_hash: Its own.
-        parent_hash: That of all tokens before it; None where there are none.
-        num_tokens: Tokens that it holds.
-        token_ids: These, each as 8 bytes in this machine's order; None where they were not told.
-        extra_keys: What went into the hash besides, bare; None where that was not told.
-        lora_name: Of the adapter that it was computed with, where there was one and it was told.
-    """
-
-    block_hash: BlockHash
-    parent_hash: BlockHash | None
-    num_tokens: int
-    token_ids: bytes | None = None
-    extra_keys: ExtraKeys | None = None
-    lora_name: str | None = None
-
-    def continues(self, before: "StoredBlock") -> bool:
-        """Whether it follows ``before``, of the same group, and may be told in one event with it."""
-        return (
-            self.parent_hash == before.block_hash
-            and self.num_tokens == before.num_tokens
-            and (self.token_ids is None) == (before.token_ids is None)
-            and (self.extra_keys is None) == (before.extra_keys is None)
-            and self.lora_name == before.lora_name
-        )
-
-    def to_state(self) -> list[Any]:
-        """The same as plain data."""
-        return list(self)
-
-    @classmethod
-    def from_state(cls, state: Sequence[Any]) -> "StoredBlock":
-        """The block that ``state`` was taken from."""
-        return cls._make(map(_as_tuples, state))
-
-
-@dataclass(frozen=True, slots=True)
-class BlocksStored:
-    """Consecutive blocks of a group are hits: each is the parent of the next."""
-
-    group: GroupIndex
-    blocks: Sequence[StoredBlock]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRemoved:
-    """A hash is no hit in a group any more."""
-
-    group: GroupIndex
-    block_hash: BlockHash
-
-
-@dataclass(frozen=True, slots=True)
-class AllBlocksCleared:
-    """Nothing is a hit any more."""
-
-
-KvEvent: TypeAlias = BlocksStored | BlockRemoved | AllBlocksCleared
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one command changed.
-
-    Attributes:
-        number: Of this batch in the pool's life, from 0.
-        now_ms: When it was.
-        events: In an order in which they may be applied; never none.
-    """
-
-    number: int
-    now_ms: int
-    events: Sequence[KvEvent]
-
-
-class RecentBatches:
-    """The last batches, as many as may be kept: when there is no room, the oldest go.
-
-    Args:
-        max_batches: At most so many.
-        max_hashes: With so many hashes together, but always the last one.
-    """
-
-    __slots__ = ("_batches", "_max_batches", "_max_hashes", "_num_hashes", "_sizes")
-
-    def __init__(self, max_batches: int = MAX_BATCHES, max_hashes: int = MAX_HASHES) -> None:
-        self._max_batches = max_batches
-        self._max_hashes = max_hashes
-        self._num_hashes = 0
-        self._batches: deque[Batch] = deque()
-        self._sizes: deque[int] = deque()
-
-    def append(self, batch: Batch) -> None:
-        """Keep ``batch``, which follows the one before."""
-        batches, sizes = self._batches, self._sizes
-        num_hashes = len(batch.events)
-        for event in batch.events:
-            if isinstance(event, BlocksStored):
-                num_hashes += len(event.blocks) - 1
-        batches.append(batch)
-        sizes.append(num_hashes)
-        self._num_hashes += num_hashes
-        while len(batches) > self._max_batches or (self._num_hashes > self._max_hashes and len(batches) > 1):
-            batches.popleft()
-            self._num_hashes -= sizes.popleft()
-
-    def since(self, number: int, at_most: int) -> list[Batch]:
-        """Those from ``number`` on, or from the oldest that is kept."""
-        batches = self._batches
-        first = max(number - batches[0].number, 0) if batches else 0
-        # By index from the end, where those lie that are asked for most: cheap there in a deque.
-        return [
-            batches[place] for place in range(first - len(batches), min(first + at_most - len(batches), 0))
-        ]
-
-    @property
-    def first_number(self) -> int | None:
-        """Of the oldest that is kept; None where there is none."""
-        return self._batches[0].number if self._batches else None
-
-    def take(self) -> list[Batch]:
-        """All of them, which are kept no longer."""
-        taken = list(self._batches)
-        self._batches.clear()
-        self._sizes.clear()
-        self._num_hashes = 0
-        return taken
 
 
 class KvEvents:
@@ -269,8 +139,3 @@ def runs(blocks: Iterable[StoredBlock], max_blocks: int | None = None) -> Iterat
         run.append(block)
     if run:
         yield run
-
-
-def _as_tuples(value: Any) -> Any:
-    """Lists as tuples, throughout."""
-    return tuple(map(_as_tuples, value)) if isinstance(value, (list, tuple)) else value

@@ -7,7 +7,7 @@ from typing import Any
 from blockyard.core.extra_keys import event_extra_keys
 from blockyard.core.hash_chain import HashChain, Hasher
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
-from blockyard.core.kv_events import StoredBlock
+from blockyard.core.kv_batch import StoredBlock
 
 
 @dataclass(slots=True)

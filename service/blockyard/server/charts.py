@@ -12,7 +12,6 @@ from pathlib import Path
 EXTRA = "blockyard[dashboard]"
 """What to install for charts."""
 
-
 _STYLE_ID = re.compile(rb'getElementById\("([0-9a-f]{40,})"\)')
 """Before a part of the script adds a <style>, it looks whether one of this id is there already."""
 

@@ -1,6 +1,6 @@
 """Long looks at a pool, a slice at a time: between two slices calls are served.
 
-One look goes on at a time, so that a call waits for one slice at most, however many people look.
+One look of a `Slices` goes on at a time: a call waits for one slice of each at most, however many look.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ from enum import Enum
 
 from pydantic import BaseModel, Field
 
-from blockyard.core.block_map import Entry
+from blockyard.core.block_map import LegendEntry
 from blockyard.core.statistics import Statistics
 from blockyard.server.latency import CallLatency
 from blockyard.server.worker_routes import WorkerReply
@@ -52,7 +52,7 @@ class Figures(BaseModel):
     )
 
 
-class By(Enum):
+class MapBy(Enum):
     """What the blocks of a map are told apart by."""
 
     STATE = "state"
@@ -68,8 +68,8 @@ class MapReply(BaseModel):
 
     epoch: int
     num_blocks: int
-    by: By
-    legend: list[Entry] = Field(
+    by: MapBy
+    legend: list[LegendEntry] = Field(
         description="Every code that may occur. By state: `null` (never handed out), `free` (without "
         "content), `free and cached` (with content that can be found), `held`, `held and cached`. By lease: "
         "what nobody holds in the same way; then `several leases`, `other leases`, and the leases with the "

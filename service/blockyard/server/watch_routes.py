@@ -15,7 +15,7 @@ from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.slices import Slices
 from blockyard.server.sse import EVENT_STREAM, EventStream
 from blockyard.server.watch import Asked, Watched, WatchFeed
-from blockyard.server.watch_messages import By, Figures, MapReply
+from blockyard.server.watch_messages import Figures, MapBy, MapReply
 
 MAX_ROWS = 200
 """Pools in one message."""
@@ -64,10 +64,10 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         response_model=MapReply,
     )
     async def block_map(
-        pool: str, by: Annotated[By, Query(description="What blocks are told apart by.")] = By.STATE
+        pool: str, by: Annotated[MapBy, Query(description="What blocks are told apart by.")] = MapBy.STATE
     ) -> Response:
         found = watched.pools.get(pool)
-        look = map_by_state(found) if by is By.STATE else map_by_lease(found)
+        look = map_by_state(found) if by is MapBy.STATE else map_by_lease(found)
         made, _ = await slices.run(look)
         reply = await asyncio.to_thread(_render, made, by)
         if watched.pools.find(pool) is not found:
@@ -77,7 +77,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
     return router
 
 
-def _render(made: BlockMap, by: By) -> bytes:
+def _render(made: BlockMap, by: MapBy) -> bytes:
     codes = base64.b64encode(zlib.compress(made.codes, COMPRESSION_LEVEL)).decode()
     reply = MapReply(epoch=made.epoch, num_blocks=len(made.codes), by=by, legend=made.legend, codes=codes)
     return reply.model_dump_json().encode()

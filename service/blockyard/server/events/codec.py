@@ -18,7 +18,8 @@ import pydantic_core
 from blockyard.core.config import HashForm, PoolConfig
 from blockyard.core.hash_chain import external_int64
 from blockyard.core.ids import BlockHash, GroupIndex
-from blockyard.core.kv_events import Batch, BlockRemoved, BlocksStored, KvEvent, StoredBlock, runs
+from blockyard.core.kv_batch import Batch, BlockRemoved, BlocksStored, KvEvent, StoredBlock
+from blockyard.core.kv_events import runs
 
 DEVICE: Final = "GPU"
 HOST: Final = "CPU"

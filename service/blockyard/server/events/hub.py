@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from blockyard.core.errors import NotReady
 from blockyard.core.histogram import Histogram
-from blockyard.core.kv_events import Batch
+from blockyard.core.kv_batch import Batch
 from blockyard.core.pool import Pool
 from blockyard.server.events.pool_stream import PoolStream
 from blockyard.server.histogram import add_histogram

@@ -5,14 +5,9 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from blockyard.core.kv_events import (
-    MAX_BATCHES,
-    AllBlocksCleared,
-    Batch,
-    KvEvents,
-    RecentBatches,
-)
+from blockyard.core.kv_batch import AllBlocksCleared, Batch
 from blockyard.core.pool import Pool
+from blockyard.core.recent_batches import MAX_BATCHES, RecentBatches
 from blockyard.server.events.codec import EventCodec, Stored
 from blockyard.server.sse import message
 
@@ -58,7 +53,7 @@ class PoolStream:
         self.is_closed = False
         self.followers: dict[object, int] = {}
         self._pool = pool
-        self._events: KvEvents = pool.events
+        self._events = pool.events
         earlier = self._events.take()
         self.next_number = self._events.next_number
         self._recent = RecentBatches(max_batches)

@@ -15,7 +15,7 @@ import structlog
 import zmq
 import zmq.asyncio
 
-from blockyard.core.kv_events import Batch
+from blockyard.core.kv_batch import Batch
 from blockyard.server.events.errors import EventsUnavailable
 from blockyard.server.events.pool_stream import PoolStream
 
