@@ -178,3 +178,23 @@ def test_the_documentation_page_needs_no_internet() -> None:
         page = api.get("/docs").text
     assert "http://" not in page
     assert "https://" not in page
+
+
+def test_a_wrong_option_of_events_is_named_as_it_stands_in_the_body() -> None:
+    with make_api() as api:
+        for events, field in (({"bogus": 1}, "events.bogus"), ({"rank": -1}, "events.rank"), (7, "events")):
+            body = {"num_blocks": 10, "block_size": 4, "events": events}
+            reply = api.put("/v1/pools/pool", json=body)
+            assert reply.status_code == 422
+            assert [error["field"] for error in reply.json()["errors"]] == [field]
+
+
+def test_events_are_on_or_off_in_a_word_or_set_in_detail() -> None:
+    with make_api() as api:
+        given = {"no": False, "none": None, "yes": True, "set": {"rank": 3}}
+        for name, events in given.items():
+            body = {"num_blocks": 10, "block_size": 4, "events": events}
+            assert api.put(f"/v1/pools/{name}", json=body).status_code == 201
+        found = {pool["pool"]: pool["events"] for pool in api.get("/v1/pools").json()["pools"]}
+    default = {"topic": None, "hash_form": "int64", "rank": None, "needs_token_ids": False}
+    assert found == {"no": None, "none": None, "yes": default, "set": {**default, "rank": 3}}

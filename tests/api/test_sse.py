@@ -70,6 +70,6 @@ def test_it_ends_when_the_caller_hangs_up() -> None:
 def test_more_than_may_be_open_are_refused() -> None:
     streams = Streams(1)
     streams.check()
-    with streams.opened(), pytest.raises(Overloaded) as refused:
+    with streams.opened({}), pytest.raises(Overloaded) as refused:
         streams.check()
     assert refused.value.figures == {"retry_after_ms": 1_000}

@@ -282,3 +282,11 @@ def test_a_pool_that_needs_tokens_refuses_hashes_without_them() -> None:
 def test_a_lookup_needs_no_tokens_beside_its_hashes() -> None:
     told = Told(events=EventsConfig(needs_token_ids=True))
     assert told.pool.lookup(num_tokens=3, block_hashes=[A]).num_cached_tokens == 0
+
+
+def test_recent_batches_are_found_by_hashes_one_at_least() -> None:
+    recent = RecentBatches()
+    for number in range(4):
+        recent.append(Batch(number, 0, [BlocksStored(0, [StoredBlock(A, None, 2)] * 3)]))
+    for max_hashes, found in ((None, [1, 2, 3]), (9, [1, 2, 3]), (8, [1, 2]), (3, [1]), (1, [1])):
+        assert [batch.number for batch in recent.since(1, 10, max_hashes)] == found

@@ -223,3 +223,23 @@ async def test_batches_that_a_replay_made_are_kept_for_whoever_missed_them() -> 
     stream.publish([Batch(1, 0, [AllBlocksCleared()])])
     assert [batch.number for batch in stream.since(0)] == [0, 1]
     assert [batch.number for batch in stream.since(1)] == [1]
+
+
+@in_a_loop
+async def test_a_long_way_behind_is_caught_up_with_in_pieces() -> None:
+    followed = Followed(num_kept=5_000)
+    first = followed.feed()
+    (begin,) = await read_all(first)
+    followed.happen(1_500)
+    followed.publish()
+    feed = followed.feed(begin.identity)
+    num_pieces, text = 0, b""
+    while followed.stream.next_number > len(numbers(messages_in(text))):
+        chunk = feed.read()
+        assert chunk is not None
+        num_pieces += chunk != b""
+        text += chunk
+        if not chunk:
+            await feed.changed()
+    assert numbers(messages_in(text)) == list(range(followed.stream.next_number))
+    assert num_pieces >= 3

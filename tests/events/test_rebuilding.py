@@ -160,3 +160,19 @@ def test_catching_up_finds_out_that_the_stream_is_another() -> None:
     server.batches = [batch(0, 9, stream_id="b")]
     mirror.catch_up()
     assert (mirror.has(1), mirror.has(9)) == (False, True)
+
+
+def test_batches_of_an_earlier_start_are_passed_over_without_reading_anew() -> None:
+    server = Server(batch(0, 1))
+    mirror = server.mirror()
+    mirror.catch_up()
+    server.batches = [batch(0, 9, stream_id="b")]
+    for number in range(5, 50):
+        mirror.receive(batch(number, 1, stream_id="a"))
+    assert (mirror.stream_id, server.num_snapshots) == ("b", 2)
+    for number in range(5):
+        mirror.receive(batch(number, 7, stream_id="another pool's"))
+    assert server.num_snapshots == 3
+    assert not mirror.has(7)
+    mirror.receive(batch(1, 8, stream_id="b"))
+    assert mirror.has(8)

@@ -99,6 +99,45 @@ def test_a_follower_over_zeromq_has_what_the_server_has() -> None:
             assert mirrored(follower) == set()
 
 
+def test_a_follower_follows_a_pool_that_is_made_anew_under_another_topic() -> None:
+    with publishing_server() as (server, endpoint, replay), Client(server.url) as client:
+        cache(server, make_pool(server, events={"topic": "kv@one"}), 1, 2)
+        with ZmqFollower(client.pool("pool"), endpoint, replay) as follower:
+            assert len(mirrored(follower)) == 4
+            assert server.call("DELETE", f"{POOL}?force=true")[0] == 200
+            lease = make_pool(server, events={"topic": "kv@two"})
+            cache(server, lease, 3)
+            wait_for(lambda: follower.follow(0.1) == 0 and mirrored(follower) == stored_on(server))
+            cache(server, lease, 4)
+            wait_for(lambda: follower.follow(0.1) == 0 and mirrored(follower) == stored_on(server))
+            assert len(mirrored(follower)) == 4
+
+
+def test_askers_that_take_nothing_hold_up_nobody() -> None:
+    with publishing_server("--volatile") as (server, _, replay), zmq.Context() as context:
+        lease = make_pool(server, num_blocks=4_001)
+        held = {"lease_id": lease, "sequence_id": "s"}
+        for prompt in range(30):
+            tokens = {"num_tokens": 1_600, "token_ids": [prompt] * 1_600}
+            assert server.call("POST", f"{POOL}/allocate", {**held, **tokens})[0] == 200
+            assert server.call("POST", f"{POOL}/commit", {**held, "num_computed_tokens": 1_600})[0] == 200
+            assert server.call("POST", f"{POOL}/free", {"lease_id": lease, "sequence_ids": ["s"]})[0] == 200
+        with context.socket(zmq.DEALER) as stuck, context.socket(zmq.DEALER) as asking:
+            stuck.rcvhwm = 1
+            stuck.setsockopt(zmq.RCVBUF, 4_096)
+            stuck.connect(replay)
+            asking.rcvtimeo = 20_000
+            asking.connect(replay)
+            for _ in range(50):
+                stuck.send_multipart([b"", bytes(8)])
+            asking.send_multipart([b"", bytes(8)])
+            answers = [asking.recv_multipart()]
+            while answers[-1][2] != b"\xff" * 8:
+                answers.append(asking.recv_multipart())
+            assert server.call("GET", f"{POOL}/audit")[1]["ok"]
+        assert len(answers) > 30
+
+
 def test_a_follower_of_a_pool_without_events_is_told_so() -> None:
     with running_server("--log-level", "warning") as server, Client(server.url) as client:
         client.create_pool("pool", num_blocks=10, block_size=4)
@@ -213,6 +252,22 @@ def test_a_server_with_subscribers_stops_at_once() -> None:
             server.process.send_signal(signal.SIGTERM)
             assert list(messages) == []
             assert server.process.wait(timeout=20) == 0
+
+
+def test_a_server_with_a_subscriber_that_reads_nothing_stops_at_once() -> None:
+    with running_server("--log-level", "warning", "--shutdown-timeout-s", "60", "--volatile") as server:
+        lease = make_pool(server, num_blocks=40_001)
+        with socket.socket() as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            stuck.connect(("127.0.0.1", server.port))
+            stuck.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: b\r\n\r\n".encode())
+            for prompt in range(25):
+                held = {"lease_id": lease, "sequence_id": f"s{prompt}"}
+                tokens = {"num_tokens": 6_400, "token_ids": [prompt] * 6_400}
+                assert server.call("POST", f"{POOL}/allocate", {**held, **tokens})[0] == 200
+                assert server.call("POST", f"{POOL}/commit", {**held, "num_computed_tokens": 6_400})[0] == 200
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(timeout=30) == 0  # half the time that requests have to end
 
 
 def test_a_subscriber_that_reads_nothing_holds_up_nobody_and_is_sent_a_snapshot_once_it_reads() -> None:

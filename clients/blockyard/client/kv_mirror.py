@@ -8,6 +8,7 @@ Whenever batches are asked for, the last one that is known is among them: were i
 stream, then the numbers would not say what is missing.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -22,6 +23,8 @@ from blockyard.client.kv_events import (
 )
 
 Snapshot: TypeAlias = Callable[[], KvSnapshot]
+MAX_FOREIGN = 64
+
 Missed: TypeAlias = Callable[[int], Iterable[KvBatch]]
 
 
@@ -46,17 +49,26 @@ class KvMirror:
         self.stream_id: str | None = None
         self.next_number: int | None = None
         self.num_snapshots = 0
+        self._foreign: deque[str] = deque(maxlen=MAX_FOREIGN)  # streams that are not this pool's, or were
 
     def has(self, block_hash: ExternalHash, group: int | None = 0) -> bool:
         """Whether ``block_hash`` is a hit in ``group``."""
         return block_hash in self.stored.get(group, ())
 
     def receive(self, batch: KvBatch) -> None:
-        """Take what the publisher sent. Batches that are known already are passed over."""
+        """Take what the publisher sent.
+
+        Passed over are batches that are known already, and those of streams that are found not to be the
+        pool's: of an earlier start of the server, or of another pool under the same topic.
+        """
+        if batch.stream_id in self._foreign:
+            return
         if self.next_number is None or batch.stream_id != self.stream_id:
             self._read_all()
         elif batch.number > self.next_number:
             self._read_missed(batch.number)
+        if batch.stream_id is not None and batch.stream_id != self.stream_id:
+            self._foreign.append(batch.stream_id)
         self._take(batch)
 
     def catch_up(self) -> None:

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("this needs ZeroMQ: pip install 'blockyard[events]'", name="zmq") from error
 
 from blockyard.client.client import Pool
-from blockyard.client.kv_events import KvBatch, KvSnapshot
+from blockyard.client.kv_events import AllBlocksCleared, KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 
 MAX_WAITING = 100_000
@@ -51,14 +51,13 @@ class ZmqFollower:
     def __init__(self, pool: Pool, endpoint: str, replay_endpoint: str | None = None) -> None:
         self.mirror = KvMirror(self._snapshot, self._missed)
         self._pool = pool
-        self._topic = b""
+        self._topic: bytes | None = None
         self._replay_endpoint = replay_endpoint
         self._context = zmq.Context()
+        self._updates = self._context.socket(zmq.SUB)
+        self._updates.rcvhwm = MAX_WAITING
         try:
             self.mirror.catch_up()  # says the topic; what comes until we are subscribed is caught up with
-            self._updates = self._context.socket(zmq.SUB)
-            self._updates.rcvhwm = MAX_WAITING
-            self._updates.subscribe(self._topic)
             self._updates.connect(endpoint)
             self.mirror.catch_up()
         except BaseException:
@@ -80,9 +79,13 @@ class ZmqFollower:
         while num_taken < MAX_WAITING and self._updates.poll(wait_ms):
             frames = self._updates.recv_multipart()
             wait_ms = 0
-            if frames[0] == self._topic:  # a subscription is to all topics that begin so
-                self.mirror.receive(KvBatch.from_frames(frames))
-                num_taken += 1
+            if frames[0] != self._topic:  # a subscription is to all topics that begin so
+                continue
+            batch = KvBatch.from_frames(frames)
+            self.mirror.receive(batch)
+            num_taken += 1
+            if AllBlocksCleared() in batch.events:  # a pool that is deleted ends so, and another may follow
+                self.mirror.catch_up()
         return num_taken
 
     def catch_up(self) -> None:
@@ -102,7 +105,12 @@ class ZmqFollower:
 
     def _snapshot(self) -> KvSnapshot:
         snapshot = self._pool.event_snapshot()
-        self._topic = snapshot.topic.encode()
+        topic = snapshot.topic.encode()
+        if self._topic != topic:
+            if self._topic is not None:
+                self._updates.unsubscribe(self._topic)
+            self._updates.subscribe(topic)
+            self._topic = topic
         return snapshot
 
     def _missed(self, number: int) -> list[KvBatch]:
@@ -114,7 +122,7 @@ class ZmqFollower:
             socket.linger = 0
             socket.rcvhwm = MAX_WAITING
             socket.connect(self._replay_endpoint)
-            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic])
+            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic or b""])
             deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
             while socket.poll(max(int((deadline_s - time.monotonic()) * 1e3), 0)):
                 _, *frames = socket.recv_multipart()

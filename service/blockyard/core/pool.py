@@ -66,11 +66,11 @@ class Pool:
         self.leases: dict[LeaseId, Lease] = {}
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
-        self.own([BlockStore(size, len(config.groups), self.counters) for size in sizes])
+        self.adopt_stores([BlockStore(size, len(config.groups), self.counters) for size in sizes])
         self.next_expiry_ms: int | None = None
         """A lower bound: no lease runs out before this time. None where there was none to run out."""
 
-    def own(self, stores: list[BlockStore]) -> None:
+    def adopt_stores(self, stores: list[BlockStore]) -> None:
         """Have these blocks, and no sequences yet; only for a pool that is being made."""
         self.stores = stores
         """The device's blocks and, where groups lie there, the host's."""

@@ -40,14 +40,25 @@ class RecentBatches:
             batches.popleft()
             self._num_hashes -= sizes.popleft()
 
-    def since(self, number: int, at_most: int) -> list[Batch]:
-        """Those from ``number`` on, or from the oldest that is kept."""
+    def since(self, number: int, at_most: int, max_hashes: int | None = None) -> list[Batch]:
+        """Those from ``number`` on, or from the oldest that is kept.
+
+        With ``max_hashes``, as many as have no more together, but one at least, if there is one.
+        """
         batches = self._batches
         first = max(number - batches[0].number, 0) if batches else 0
         # By index from the end, where those lie that are asked for most: cheap there in a deque.
-        return [
-            batches[place] for place in range(first - len(batches), min(first + at_most - len(batches), 0))
-        ]
+        places = range(first - len(batches), min(first + at_most - len(batches), 0))
+        if max_hashes is None:
+            return [batches[place] for place in places]
+        found: list[Batch] = []
+        num_hashes = 0
+        for place in places:
+            num_hashes += self._sizes[place]
+            if found and num_hashes > max_hashes:
+                break
+            found.append(batches[place])
+        return found
 
     @property
     def first_number(self) -> int | None:

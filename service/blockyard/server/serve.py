@@ -51,7 +51,13 @@ class _Server(uvicorn.Server):
             self._announcing = asyncio.create_task(self._announce())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.streams.stop()  # else it would wait for them
+        streams = self._app.streams
+        streams.stop()  # else it would wait for them
+        await asyncio.sleep(LAST_ANSWERS_S)
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is not None and streams.has(cycle.scope):
+                connection.transport.abort()  # it does not read, and its end cannot be sent
         await super().shutdown(sockets=sockets)
 
     async def _announce(self) -> None:

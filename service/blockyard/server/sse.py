@@ -67,7 +67,7 @@ class Streams:
     def __init__(self, max_streams: int) -> None:
         self._max_streams = max_streams
         self._stopped = asyncio.Event()
-        self.num_open = 0
+        self._open: dict[int, Scope] = {}
 
     def stop(self) -> None:
         """End all of them, and take no more."""
@@ -90,13 +90,22 @@ class Streams:
             )
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
-        """One of them, from here to the end of the block."""
-        self.num_open += 1
+    def opened(self, scope: Scope) -> Iterator[None]:
+        """One of them, the request's of ``scope``, from here to the end of the block."""
+        self._open[id(scope)] = scope
         try:
             yield
         finally:
-            self.num_open -= 1
+            del self._open[id(scope)]
+
+    def has(self, scope: Scope) -> bool:
+        """Whether the request of ``scope`` is answered by one of them."""
+        return self._open.get(id(scope)) is scope
+
+    @property
+    def num_open(self) -> int:
+        """How many there are."""
+        return len(self._open)
 
 
 class EventStream(Response):
@@ -115,10 +124,10 @@ class EventStream(Response):
         self._feed = feed
         self._streams = streams
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The whole stream."""
         try:
-            with self._streams.opened():
+            with self._streams.opened(scope):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 sending = asyncio.create_task(self._send(send))
                 ends = [asyncio.create_task(self._streams.stopped()), asyncio.create_task(_hung_up(receive))]
@@ -139,6 +148,7 @@ class EventStream(Response):
         chunk: bytes | None = RECONNECT
         while chunk is not None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await asyncio.sleep(0)  # a reader that keeps up is not to keep others from their turn
             chunk = await self._next()
 
     async def _next(self) -> bytes | None:

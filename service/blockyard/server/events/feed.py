@@ -7,7 +7,7 @@
     falls behind further than is kept         snapshot, ... and on
 
 A snapshot comes in parts; only its last message has an id, so that whoever loses it on the way gets it anew.
-One part is made at a time, whoever wants it, so that calls wait for one at most.
+One part, or piece of what came since, is written at a time, whoever wants it: calls wait for one at most.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class EventFeed:
     Args:
         stream: The pool's.
         last_event_id: Of the message to go on behind; None: from a snapshot.
-        turn: Held while a part of a snapshot is made, by whoever makes one.
+        turn: Held while something is written, by whoever writes.
     """
 
     def __init__(self, stream: PoolStream, last_event_id: str | None, turn: asyncio.Lock) -> None:
@@ -46,8 +46,15 @@ class EventFeed:
 
     async def changed(self) -> None:
         """See `Feed`."""
+        stream = self._stream
+        if self._snapshot is None and not stream.has_text(self._number):
+            async with self._turn:
+                if not stream.has_text(self._number):  # by now others may have written it
+                    stream.read(self._number)  # which keeps it
+                    await asyncio.sleep(0)
+            return
         if self._snapshot is None or not self._is_durable(self._snapshot):
-            await self._stream.changed()
+            await stream.changed()
             return
         async with self._turn:
             part = next(self._parts, None)
@@ -68,6 +75,9 @@ class EventFeed:
             stream.followers[self] = min(self._number, stream.next_number)
             part, self._part = self._part, b""
             return part
+        if not stream.has_text(self._number):
+            stream.followers[self] = self._number
+            return b""  # it is written in turn
         self._number, text = stream.read(self._number)
         stream.followers[self] = self._number
         return None if not text and stream.is_closed else text

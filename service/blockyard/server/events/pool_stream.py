@@ -16,6 +16,8 @@ PACE_A_FOLLOWER_S = 0.004
 MAX_PACE_S = 1.0
 """From tick to tick of one pool, the longer the more follow. What came in the meantime is told in one piece,
 the same to all who keep up: 250 pieces a second at most for up to 245 followers, then one for each."""
+MAX_PIECE_HASHES = 1_024
+"""Of the batches in one piece: some milliseconds' work."""
 MAX_TEXTS = 8
 """Pieces that are kept as they were written, for those who keep up and those who are just behind."""
 
@@ -60,7 +62,7 @@ class PoolStream:
         for batch in earlier:
             self._recent.append(batch)
         self._told_number = self.next_number
-        self._texts: dict[tuple[int, int], bytes] = {}
+        self._texts: dict[int, tuple[int, bytes]] = {}
         self._news: asyncio.Future[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -102,18 +104,24 @@ class PoolStream:
         first = self._recent.first_number
         return (self.next_number if first is None else first) <= number <= self.next_number
 
+    def has_text(self, number: int) -> bool:
+        """Whether `read` has nothing to write: nothing is new, or others have read it before."""
+        return number >= self._told_number or number in self._texts
+
     def read(self, number: int) -> tuple[int, bytes]:
-        """Batches from ``number`` to the last tick as server-sent events, and the number after them."""
-        end = self._told_number
-        if number >= end:
+        """Batches from ``number`` on as server-sent events, and the number after them.
+
+        They go up to the last tick, or are as many as have `MAX_PIECE_HASHES`, and one at least.
+        """
+        if number >= self._told_number:
             return number, b""
-        text = self._texts.get((number, end))
-        if text is None:
-            text = b"".join(map(self._message, self.since(number, end - number)))
-            self._texts[number, end] = text
+        if number not in self._texts:
+            batches = self._recent.since(number, self._told_number - number, MAX_PIECE_HASHES)
+            text = b"".join(map(self._message, batches))
+            self._texts[number] = number + len(batches), text
             if len(self._texts) > MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]
-        return end, text
+        return self._texts[number]
 
     def _message(self, batch: Batch) -> bytes:
         identity = f"{self.stream_id}:{batch.number}"
