@@ -166,5 +166,5 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 def test_readme_names_every_setting_and_its_default() -> None:
     readme = (ROOT / "README.md").read_text()
     for field in fields(Settings):
-        default = "" if isinstance(field.default, bool) else f" {field.default}"
+        default = "" if field.default in (True, False, "") else f" {field.default}"
         assert f"| `--{field.name.replace('_', '-')}` |{default} |" in readme
