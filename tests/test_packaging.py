@@ -166,5 +166,6 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 def test_readme_names_every_setting_and_its_default() -> None:
     readme = (ROOT / "README.md").read_text()
     for field in fields(Settings):
-        default = "" if field.default in (True, False, "") else f" {field.default}"
+        is_empty = isinstance(field.default, bool) or field.default == ""
+        default = "" if is_empty else f" {field.default}"
         assert f"| `--{field.name.replace('_', '-')}` |{default} |" in readme
