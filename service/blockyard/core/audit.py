@@ -9,7 +9,9 @@ Where groups lie in host memory, all this holds for the host's blocks by themsel
 
 from array import array
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from blockyard.core.block_store import BlockStore
@@ -75,7 +77,7 @@ def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
     counts = array("i", bytes(4 * num_blocks))
     foreign: set[BlockId] = set()
     for lease in pool.leases.values():
-        for block in _named_blocks(pool, lease, store):
+        for block in chain.from_iterable(named_blocks(pool, lease, store)):
             if block < num_blocks:
                 counts[block] += 1
             else:
@@ -93,17 +95,19 @@ def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
     return num_free, num_held, problems
 
 
-def _named_blocks(pool: "Pool", lease: Lease, store: BlockStore) -> Iterator[BlockId]:
-    """Each block of ``store`` that ``lease`` holds, as often as it does; nulls among them."""
+def named_blocks(pool: "Pool", lease: Lease, store: BlockStore) -> Iterator[SequenceOf[BlockId]]:
+    """The blocks of ``store`` that ``lease`` holds, as often as it does, table by table; nulls among them.
+
+    The lease may change before the next table is asked for.
+    """
     is_host = store is not pool.store
     groups = [g for g, group in enumerate(pool.config.groups) if group.is_host_resident is is_host]
-    for sequence in lease.sequences.values():
+    for sequence in list(lease.sequences.values()):
         for group in groups:
-            yield from sequence.tables[group].block_ids
+            yield sequence.tables[group].block_ids
     if not is_host:
-        yield from lease.raw_blocks
-        for copy in lease.copies:
-            yield from copy
+        yield list(lease.raw_blocks)
+        yield [block for copy in lease.copies for block in copy]
 
 
 def _holder(pool: "Pool", lease: Lease) -> Holder:
@@ -111,7 +115,7 @@ def _holder(pool: "Pool", lease: Lease) -> Holder:
         lease_id=lease.lease_id,
         holder=lease.holder,
         num_sequences=len(lease.sequences),
-        num_blocks=len({*_named_blocks(pool, lease, pool.store)} - {NULL_BLOCK}),
+        num_blocks=len({*chain.from_iterable(named_blocks(pool, lease, pool.store))} - {NULL_BLOCK}),
     )
 
 

@@ -6,7 +6,7 @@ meanwhile are counted as they were, new ones are not there yet.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from blockyard.core.audit import Holder
+from blockyard.core.audit import Holder, named_blocks
 from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
@@ -51,21 +51,12 @@ def count_holdings(pool: Pool) -> Generator[None, None, list[Holder]]:
 
 def held_pieces(pool: Pool, lease: Lease) -> Iterator[Sequence[BlockId]]:
     """The device's blocks that ``lease`` holds, in pieces of `SLICE_BLOCKS` at most; nulls are among them."""
-    for blocks in _held(pool, lease):
+    for blocks in named_blocks(pool, lease, pool.store):
         if len(blocks) <= SLICE_BLOCKS:
             yield blocks
         else:
             for begin in range(0, len(blocks), SLICE_BLOCKS):
                 yield blocks[begin : begin + SLICE_BLOCKS]
-
-
-def _held(pool: Pool, lease: Lease) -> Iterator[Sequence[BlockId]]:
-    groups = [number for number, group in enumerate(pool.config.groups) if not group.is_host_resident]
-    for sequence in list(lease.sequences.values()):
-        for group in groups:
-            yield sequence.tables[group].block_ids
-    yield list(lease.raw_blocks)
-    yield [block for copy in lease.copies for block in copy]
 
 
 class _Distinct:
