@@ -2,19 +2,19 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from blockyard.core.audit import Audit
 from blockyard.core.config import config_to_state
-from blockyard.core.errors import InvalidRequest
 from blockyard.core.hash_chain import hash_tokens
 from blockyard.core.ids import SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
+from blockyard.server.api_router import api_router
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
@@ -92,22 +92,9 @@ class Health(BaseModel):
     status: str = "ok"
 
 
-def refuse_unknown_query(request: Request) -> None:
-    """A typo in a query parameter never passes silently.
-
-    Raises:
-        InvalidRequest: The route has no parameter of such a name.
-    """
-    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
-    for name in request.query_params.keys() - known:
-        raise InvalidRequest.of(name, "is no query parameter of this route")
-
-
 def api_routes(pools: Pools, clock: Clock) -> APIRouter:
     """The routes under ``/v1`` over ``pools``, by the time of ``clock``."""
-    router = APIRouter(
-        prefix="/v1", responses=PROBLEM_RESPONSES, dependencies=[Depends(refuse_unknown_query)]
-    )
+    router = api_router()
 
     @router.put(
         "/pools/{pool}",
@@ -166,12 +153,7 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
 
 def plan_routes(pools: Pools) -> APIRouter:
     """Plans, and those that ``pools`` were made from."""
-    router = APIRouter(
-        prefix="/v1",
-        tags=["plans"],
-        responses=PROBLEM_RESPONSES,
-        dependencies=[Depends(refuse_unknown_query)],
-    )
+    router = api_router(tag="plans")
 
     @router.post("/plans", summary="Blocks, groups and tensors for a model and a memory size.")
     def make_plan(body: PlanBody) -> PlanReply:  # in a thread: pure, and slow for large models

@@ -5,13 +5,12 @@ import base64
 import zlib
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from blockyard.core.block_map import BlockMap, map_by_lease, map_by_state
 from blockyard.core.errors import PoolNotFound
-from blockyard.server.problems import PROBLEM_RESPONSES
-from blockyard.server.routes import refuse_unknown_query
+from blockyard.server.api_router import api_router
 from blockyard.server.slices import Slices
 from blockyard.server.sse import EVENT_STREAM, EventStream
 from blockyard.server.watch import Asked, Watched, WatchFeed
@@ -32,12 +31,7 @@ class _Events(JSONResponse):
 
 def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
     """The routes over ``watched``; maps are made in ``slices``."""
-    router = APIRouter(
-        prefix="/v1",
-        tags=["watching"],
-        responses=PROBLEM_RESPONSES,
-        dependencies=[Depends(refuse_unknown_query)],
-    )
+    router = api_router(tag="watching")
 
     @router.get(
         "/watch",

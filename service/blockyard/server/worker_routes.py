@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -14,13 +14,12 @@ from blockyard.core.replies import WorkerNoted, WorkerRemoved
 from blockyard.core.workers import Worker
 from blockyard.planning.memory_map import MemoryMap, memory_map
 from blockyard.planning.planner import Plan
+from blockyard.server.api_router import api_router
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
 from blockyard.server.pool_call_handler import once
 from blockyard.server.pools import Pools
-from blockyard.server.problems import PROBLEM_RESPONSES
-from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.schemas import PoolBody
 
 WorkerName = Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -119,12 +118,7 @@ class WorkersReply(BaseModel):
 
 def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     """The routes over ``pools``, by the time of ``clock``."""
-    router = APIRouter(
-        prefix="/v1/pools/{pool}/workers",
-        tags=["workers"],
-        responses=PROBLEM_RESPONSES,
-        dependencies=[Depends(refuse_unknown_query)],
-    )
+    router = api_router("/pools/{pool}/workers", tag="workers")
 
     @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
     async def register(pool: str, body: RegisterBody, request: Request) -> RegisteredReply:

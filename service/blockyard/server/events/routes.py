@@ -6,19 +6,18 @@ from typing import Annotated, Any
 
 import ormsgpack
 import pydantic_core
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
 from blockyard.core.errors import NoEvents
 from blockyard.core.kv_events import runs
+from blockyard.server.api_router import api_router
 from blockyard.server.events.codec import BLOCKS_A_PART
 from blockyard.server.events.feed import EventFeed
 from blockyard.server.events.hub import EventHub
 from blockyard.server.events.pool_stream import KvSnapshot, PoolStream
 from blockyard.server.media import JSON, MSGPACK, wants_msgpack
 from blockyard.server.pools import Pools
-from blockyard.server.problems import PROBLEM_RESPONSES
-from blockyard.server.routes import refuse_unknown_query
 from blockyard.server.sse import EVENT_STREAM, EventStream, Streams
 
 RUNS_A_SLICE = 64
@@ -41,12 +40,7 @@ to `topic` over ZeroMQ first, then ask for this, then apply the batches from `se
 def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
     """The routes over the pools of ``hub``; a stream each is one of ``streams``."""
     turn = asyncio.Lock()
-    router = APIRouter(
-        prefix="/v1/pools/{pool}/events",
-        tags=["watching"],
-        responses=PROBLEM_RESPONSES,
-        dependencies=[Depends(refuse_unknown_query)],
-    )
+    router = api_router("/pools/{pool}/events", tag="watching")
 
     @router.get(
         "",
