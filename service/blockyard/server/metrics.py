@@ -8,8 +8,8 @@ one moment and no call waits for long; the text is made in a thread.
 import asyncio
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
@@ -62,8 +62,7 @@ RESIDENCY_HELP = {
 OF_A_SAMPLE = f"Counted for a sample: every {SAMPLE_EVERY}th of the pool's device blocks, from block 1 on."
 
 
-@dataclass(frozen=True, slots=True)
-class PoolFigures:
+class PoolFigures(NamedTuple):
     """A pool at one moment.
 
     Attributes:
@@ -140,7 +139,6 @@ class PoolsCollector(Collector):
 
     def __init__(self, pools: list[PoolFigures]) -> None:
         self._pools = pools
-        self._figures = [(pool.name, pool.statistics) for pool in pools]
 
     def describe(self) -> Iterable[Metric]:
         """No names ahead of time: a registry that asks for them would collect everything twice."""
@@ -153,7 +151,7 @@ class PoolsCollector(Collector):
             "This server's version.",
             value={"version": version("blockyard"), "python_version": platform.python_version()},
         )
-        yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._figures))
+        yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._pools))
         yield self._blocks()
         yield self._host_blocks()
         yield self._workers()
@@ -167,7 +165,7 @@ class PoolsCollector(Collector):
             "Blocks by state; the states of a pool add up to all its blocks.",
             labels=["pool", "state"],
         )
-        for name, figures in self._figures:
+        for name, figures, _ in self._pools:
             num_null = figures.num_blocks - figures.num_free_blocks - figures.num_held_blocks
             blocks.add_metric([name, "free"], figures.num_free_blocks)
             blocks.add_metric([name, "held"], figures.num_held_blocks)
@@ -180,7 +178,7 @@ class PoolsCollector(Collector):
             "Blocks in host memory by state, adding up likewise; absent for a pool that has none.",
             labels=["pool", "state"],
         )
-        for name, figures in self._figures:
+        for name, figures, _ in self._pools:
             if figures.num_host_blocks is not None and figures.num_free_host_blocks is not None:
                 blocks.add_metric([name, "free"], figures.num_free_host_blocks)
                 blocks.add_metric([name, "held"], figures.num_host_blocks - figures.num_free_host_blocks - 1)
@@ -193,7 +191,7 @@ class PoolsCollector(Collector):
             "Registered workers by state: those that call, and those that have been silent for too long.",
             labels=["pool", "state"],
         )
-        for name, figures in self._figures:
+        for name, figures, _ in self._pools:
             workers.add_metric([name, "alive"], figures.num_workers - figures.num_lost_workers)
             workers.add_metric([name, "lost"], figures.num_lost_workers)
         return workers
@@ -209,7 +207,7 @@ class PoolsCollector(Collector):
             f"Share of looked-up tokens that were found, 0 to 1, over the last {WINDOW_REQUESTS} requests; "
             "absent while there were none.",
         )
-        for name, figures in self._figures:
+        for name, figures, _ in self._pools:
             label = [name]
             cached.add_metric(label, figures.num_cached_blocks)
             usage.add_metric(label, figures.usage)
@@ -222,7 +220,7 @@ class PoolsCollector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily] = {}
-        for name, figures in self._figures:
+        for name, figures, _ in self._pools:
             for counter, value in figures.counters.items():
                 family = families.get(counter)
                 if family is None:
@@ -236,8 +234,8 @@ class PoolsCollector(Collector):
             family = HistogramMetricFamily(
                 f"blockyard_pool_block_{noun}_seconds", f"{text} {OF_A_SAMPLE}", labels=["pool"]
             )
-            for pool in self._pools:
-                add_histogram(family, pool.residency[histogram], [pool.name])
+            for name, _, residency in self._pools:
+                add_histogram(family, residency[histogram], [name])
             yield family
 
 

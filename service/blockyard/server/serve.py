@@ -33,6 +33,8 @@ KEEP_ALIVE_S = 120
 COLLECT_AFTER = 20_000
 """Objects made and not freed, until cycles are looked for: few outlive their call, and fewer are in one."""
 
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
+
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
 
@@ -68,9 +70,6 @@ class _Server(uvicorn.Server):
         url = f"http://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
-
-
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
 
 
 def _topic_address(listening: socket.socket) -> str:
