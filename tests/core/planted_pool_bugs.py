@@ -23,7 +23,8 @@ class StepHalfDone(Pool):
     def apply(self, command: Command, now_ms: int) -> Reply:
         if isinstance(command, Step):
             for handle in command.commit.sequences:
-                sequence = self.sequences.by_handle(handle)
+                lease = self.leases.get(command.lease_id)
+                sequence = lease and lease.by_handle.get(handle)
                 if sequence is not None:
                     sequence.num_committed_tokens = sequence.num_granted_tokens
         return super().apply(command, now_ms)

@@ -13,6 +13,7 @@ from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks
+from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
 from blockyard.core.kv_events import KvEvents
@@ -59,6 +60,7 @@ class Allocator:
             for group, kind, store in each
             if kind.can_split_blocks and kind.block_size > config.hash_block_size
         ]
+        self.headroom = Headroom(config, self._kinds, self._dropping, is_edged=bool(self._edged))
 
     def find(
         self, num_tokens: int, block_hashes: SequenceOf[BlockHash], lease_id: LeaseId | None = None

@@ -130,7 +130,7 @@ def _sequence_problems(pool: "Pool") -> list[str]:
         lease = pool.leases.get(sequence.lease_id)
         if lease is None or lease.sequences.get(sequence.sequence_id) is not sequence:
             problems.append(f"{name}: lease {sequence.lease_id!r} does not hold it")
-        if pool.sequences.by_handle(sequence.handle) is not sequence:
+        elif lease.by_handle.get(sequence.handle) is not sequence:
             problems.append(f"{name}: its handle {sequence.handle} is another's")
         if not 0 <= sequence.num_committed_tokens <= sequence.num_granted_tokens <= sequence.num_tokens:
             problems.append(f"{name}: committed, granted and all tokens are out of order")

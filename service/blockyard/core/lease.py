@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blockyard.core.codec import decode_value, encode_value
-from blockyard.core.ids import BlockId, LeaseId, SequenceId
+from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import Stepped
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
@@ -21,6 +21,7 @@ class Lease:
         epoch: The pool's when it was granted: what its sequences cached is gone once the pool has moved on.
         expires_at_ms: When it ends unless renewed, on the clock that commands are given.
         sequences: Its live sequences, in the order of their admission.
+        by_handle: The same by their handles.
         raw_blocks: Blocks held without a sequence, in the order in which they were given.
         replies: Outcomes of its calls by idempotency key.
         last_step: The reply to its last step that had an id.
@@ -33,6 +34,7 @@ class Lease:
     ttl_ms: int
     expires_at_ms: int
     sequences: dict[SequenceId, Sequence] = field(default_factory=dict)
+    by_handle: dict[SequenceHandle, Sequence] = field(default_factory=dict)
     raw_blocks: dict[BlockId, None] = field(default_factory=dict)
     replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_LEASE_REPLIES))
     last_step: Stepped | None = None

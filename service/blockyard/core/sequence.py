@@ -36,7 +36,7 @@ class BlockTable:
         return {**state, "block_ids": list(self.block_ids)}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
     """What a pool knows of a sequence.
 
@@ -52,6 +52,9 @@ class Sequence:
         block_hashes: One a hash block, from the beginning, as far as they were sent.
         chain: Where hashing goes on, if the scheduler sends token ids.
         token_ids: Those told so far, from the first on, for events; None where nobody follows.
+        extend_headroom: Up to so many tokens, lookahead included, an extension that tells nothing new raises
+            counts and changes nothing else; 0 where that is not known. See `blockyard.core.headroom`.
+        commit_headroom: Likewise a commit.
     """
 
     sequence_id: SequenceId
@@ -66,6 +69,8 @@ class Sequence:
     tables: list[BlockTable] = field(default_factory=list)
     num_granted_tokens: int = 0
     num_committed_tokens: int = 0
+    extend_headroom: int = 0
+    commit_headroom: int = 0
 
     @property
     def block_ids(self) -> list[list[BlockId]]:

@@ -58,9 +58,12 @@ class Sequences:
         self._counters = counters
         self._hits = hits
         self._by_id: dict[SequenceId, Sequence] = {}
-        self._by_handle: dict[SequenceHandle, Sequence] = {}
         self._contents = ContentReader(config)
         self.next_handle = 1
+        self.num_groups = len(config.groups)
+        self.max_tokens = (
+            MAX_TOKENS if config.max_model_len is None else min(config.max_model_len, MAX_TOKENS)
+        )
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -71,10 +74,6 @@ class Sequences:
     def get(self, sequence_id: SequenceId) -> Sequence | None:
         """The live sequence of this id."""
         return self._by_id.get(sequence_id)
-
-    def by_handle(self, handle: SequenceHandle) -> Sequence | None:
-        """The live sequence of this handle."""
-        return self._by_handle.get(handle)
 
     def find(
         self,
@@ -175,7 +174,7 @@ class Sequences:
         self.next_handle += 1
         self.register(lease, sequence)
         self._counters.num_admitted_sequences += 1
-        self._counters.num_granted_tokens += num_new
+        self.note_granted(num_new)
         if self._config.enable_prefix_caching and not admission.skip_prefix_cache:
             self._hits.add(num_tokens, hit.num_tokens)
             self._counters.num_queried_tokens += num_tokens
@@ -256,7 +255,7 @@ class Sequences:
         num_tokens: int,
         num_computed_tokens: int | None,
         num_lookahead_tokens: int,
-        content: Content,
+        content: Content | None,
         num_new_tokens: int | None = None,
         full_sequence_must_fit: bool = False,
     ) -> tuple[int, list[list[BlockId]]]:
@@ -285,10 +284,16 @@ class Sequences:
             self._counters.num_refused_allocations += 1
             raise
         sequence.num_tokens = num_tokens if is_recount else max(sequence.num_tokens, num_tokens)
-        self._counters.num_granted_tokens += num_new
-        self._learn(sequence, content)
+        self.note_granted(num_new)
+        if content is not None:
+            self._learn(sequence, content)
         self._publish(sequence)
+        self._allocator.headroom.note(sequence)
         return num_new, appended
+
+    def note_granted(self, num_tokens: int) -> None:
+        """So many tokens more were given slots."""
+        self._counters.num_granted_tokens += num_tokens
 
     @staticmethod
     def check_commit(sequence: Sequence, num_computed_tokens: int) -> None:
@@ -313,13 +318,15 @@ class Sequences:
         sequence.num_committed_tokens = max(sequence.num_committed_tokens, num_computed_tokens)
         if content is not None:
             self._learn(sequence, content)
-        return self._publish(sequence)
+        num_published = self._publish(sequence)
+        self._allocator.headroom.note(sequence)
+        return num_published
 
     def free(self, lease: Lease, sequence: Sequence) -> int:
         """End a sequence of ``lease``. Returns how many blocks became free."""
         del lease.sequences[sequence.sequence_id]
         del self._by_id[sequence.sequence_id]
-        del self._by_handle[sequence.handle]
+        del lease.by_handle[sequence.handle]
         self._counters.num_freed_sequences += 1
         return self._allocator.free(sequence)
 
@@ -327,7 +334,7 @@ class Sequences:
         """Make a sequence known by its id and handle, and to the lease that holds it."""
         lease.sequences[sequence.sequence_id] = sequence
         self._by_id[sequence.sequence_id] = sequence
-        self._by_handle[sequence.handle] = sequence
+        lease.by_handle[sequence.handle] = sequence
 
     def _check_num_tokens(self, num_tokens: int) -> None:
         if num_tokens < 1:

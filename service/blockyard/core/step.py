@@ -14,7 +14,7 @@ from blockyard.core.errors import (
     SequenceExistsElsewhere,
     SequenceNotFound,
 )
-from blockyard.core.ids import SequenceHandle
+from blockyard.core.ids import BlockId, SequenceHandle
 from blockyard.core.lease import Lease
 from blockyard.core.replies import Admitted, Refused, StepExtended
 from blockyard.core.sequence import Sequence
@@ -48,7 +48,10 @@ class PlannedStep:
     def run(self) -> tuple[StepExtended, list[Admitted | Refused]]:
         """Do the step. Nothing else may have changed since it was planned but blocks that became free."""
         for sequence, num_tokens in zip(self._commits, self._step.commit.num_computed_tokens, strict=True):
-            self._sequences.commit(sequence, num_tokens)
+            if num_tokens > sequence.commit_headroom:
+                self._sequences.commit(sequence, num_tokens)
+            elif num_tokens > sequence.num_committed_tokens:
+                sequence.num_committed_tokens = num_tokens
         for sequence in self._frees:
             self._sequences.free(self._lease, sequence)
         extended = self._extend()
@@ -59,14 +62,13 @@ class PlannedStep:
         return extended, admitted
 
     def _resolve(self, column: str, handles: abc.Sequence[SequenceHandle]) -> list[Sequence]:
-        found = []
-        for handle in handles:
-            sequence = self._sequences.by_handle(handle)
-            if sequence is None or sequence.lease_id != self._lease.lease_id:
-                raise SequenceNotFound(
-                    f"{column}.sequences: the lease holds no sequence of handle {handle}; nothing was done"
-                )
-            found.append(sequence)
+        held = self._lease.by_handle
+        try:
+            found = [held[handle] for handle in handles]
+        except KeyError as error:
+            raise SequenceNotFound(
+                f"{column}.sequences: the lease holds no sequence of handle {error.args[0]}; nothing was done"
+            ) from None
         if len(set(handles)) != len(handles):
             raise InvalidRequest.of(f"{column}.sequences", "names a sequence twice")
         return found
@@ -74,45 +76,71 @@ class PlannedStep:
     def _check_commits(self) -> None:
         counts = self._step.commit.num_computed_tokens
         _require_equal_length("commit.num_computed_tokens", counts, self._commits)
-        for position, (sequence, num_tokens) in enumerate(zip(self._commits, counts, strict=True)):
-            try:
-                self._sequences.check_commit(sequence, num_tokens)
-            except InvalidRequest as error:
-                raise error.inside(f"commit.{position}") from None
+        for sequence, num_tokens in zip(self._commits, counts, strict=True):
+            if not 0 <= num_tokens <= sequence.num_granted_tokens:
+                try:
+                    self._sequences.check_commit(sequence, num_tokens)
+                except InvalidRequest as error:
+                    raise error.inside(f"commit.{self._commits.index(sequence)}") from None
 
-    def _check_extends(self) -> list[Content]:
-        columns, commit = self._step.extend, self._step.commit
+    def _check_extends(self) -> dict[SequenceHandle, Content]:
+        """What is told of sequences to extend, by handle; of those that nothing is told of, nothing."""
+        columns = self._step.extend
         if columns.num_lookahead_tokens < 0:
             raise InvalidRequest.of("extend.num_lookahead_tokens", "must be at least 0")
         _require_equal_length("extend.num_tokens", columns.num_tokens, self._extends)
         computed = columns.num_computed_tokens
         if computed is not None:
             _require_equal_length("extend.num_computed_tokens", computed, self._extends)
-        handles = set(columns.sequences)
-        if not handles.isdisjoint(self._step.free):
-            raise InvalidRequest.of("extend.sequences", "a sequence is freed and extended in one step")
-        for name in ("block_hashes", "token_ids", "event_token_ids"):
-            if not getattr(columns, name).keys() <= handles:
-                raise InvalidRequest.of(f"extend.{name}", "names a sequence that is not extended")
-        committed = dict(zip(commit.sequences, commit.num_computed_tokens, strict=True))
-        contents = []
+        told = self._handles_told_of()
+        committed: dict[SequenceHandle, int] = {}
+        if computed is not None:
+            commit = self._step.commit
+            committed.update(zip(commit.sequences, commit.num_computed_tokens, strict=True))
+        contents: dict[SequenceHandle, Content] = {}
+        max_tokens = self._sequences.max_tokens
         for position, (sequence, num_tokens) in enumerate(
             zip(self._extends, columns.num_tokens, strict=True)
         ):
             handle = sequence.handle
+            if (
+                0 < sequence.num_granted_tokens <= num_tokens <= max_tokens
+                and computed is None
+                and handle not in told
+            ):
+                continue
             num_computed = None if computed is None else computed[position]
-            told = Told(
-                columns.block_hashes.get(handle, ()),
-                columns.token_ids.get(handle, ()),
-                columns.event_token_ids.get(handle, ()),
-            )
             try:
                 self._sequences.check_extension(sequence, num_tokens, num_computed, committed.get(handle, 0))
-                known_tokens = max(num_tokens, sequence.num_tokens)
-                contents.append(self._sequences.check_content(sequence, known_tokens, told))
+                if handle in told:
+                    num_known = max(num_tokens, sequence.num_tokens)
+                    contents[handle] = self._sequences.check_content(sequence, num_known, self._told(handle))
             except InvalidRequest as error:
                 raise error.inside(f"extend.{position}") from None
         return contents
+
+    def _handles_told_of(self) -> set[SequenceHandle]:
+        """The sequences to extend whose hashes or tokens are told."""
+        columns = self._step.extend
+        told: set[SequenceHandle] = set()
+        if self._step.free or columns.block_hashes or columns.token_ids or columns.event_token_ids:
+            handles = set(columns.sequences)
+            if not handles.isdisjoint(self._step.free):
+                raise InvalidRequest.of("extend.sequences", "a sequence is freed and extended in one step")
+            for name in ("block_hashes", "token_ids", "event_token_ids"):
+                column = getattr(columns, name)
+                if not column.keys() <= handles:
+                    raise InvalidRequest.of(f"extend.{name}", "names a sequence that is not extended")
+                told.update(column)
+        return told
+
+    def _told(self, handle: SequenceHandle) -> Told:
+        columns = self._step.extend
+        return Told(
+            columns.block_hashes.get(handle, ()),
+            columns.token_ids.get(handle, ()),
+            columns.event_token_ids.get(handle, ()),
+        )
 
     def _check_admissions(self) -> list[Content]:
         freed = set(self._step.free)
@@ -134,26 +162,47 @@ class PlannedStep:
 
     def _extend(self) -> StepExtended:
         columns = self._step.extend
-        computed: abc.Sequence[int | None] = columns.num_computed_tokens or [None] * len(self._extends)
-        granted, block_ids, insufficient = [], [], []
-        for sequence, num_tokens, num_computed_tokens, content in zip(
-            self._extends, columns.num_tokens, computed, self._contents, strict=True
+        computed, num_lookahead, contents = (
+            columns.num_computed_tokens,
+            columns.num_lookahead_tokens,
+            self._contents,
+        )
+        nothing: list[list[BlockId]] = [[] for _ in range(self._sequences.num_groups)]
+        block_ids = [nothing] * len(self._extends)
+        num_granted = 0
+        refused: dict[SequenceHandle, None] = {}
+        for position, (sequence, num_tokens) in enumerate(
+            zip(self._extends, columns.num_tokens, strict=True)
         ):
+            handle = sequence.handle
+            if (
+                num_tokens + num_lookahead <= sequence.extend_headroom
+                and computed is None
+                and handle not in contents
+            ):
+                num_granted += num_tokens - sequence.num_granted_tokens
+                sequence.num_granted_tokens = num_tokens
+                sequence.num_tokens = max(sequence.num_tokens, num_tokens)
+                continue
             try:
-                _, appended = self._sequences.extend(
+                _, block_ids[position] = self._sequences.extend(
                     self._lease,
                     sequence,
                     num_tokens=num_tokens,
-                    num_computed_tokens=num_computed_tokens,
-                    num_lookahead_tokens=columns.num_lookahead_tokens,
-                    content=content,
+                    num_computed_tokens=None if computed is None else computed[position],
+                    num_lookahead_tokens=num_lookahead,
+                    content=contents.get(handle),
                 )
             except InsufficientBlocks:
-                insufficient.append(sequence.handle)
-            else:
-                granted.append(sequence.handle)
-                block_ids.append(appended)
-        return StepExtended(sequences=granted, block_ids=block_ids, insufficient=insufficient)
+                refused[handle] = None
+        self._sequences.note_granted(num_granted)
+        sequences = list(columns.sequences)
+        if refused:
+            block_ids = [
+                blocks for handle, blocks in zip(sequences, block_ids, strict=True) if handle not in refused
+            ]
+            sequences = [handle for handle in sequences if handle not in refused]
+        return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=list(refused))
 
     def _admit(self, admission: Admission, content: Content) -> Admitted | Refused:
         try:

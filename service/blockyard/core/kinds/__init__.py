@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import InvalidRequest
-from blockyard.core.kinds.base import Demand, HitSearch, Kind, Progress
+from blockyard.core.kinds.base import ANY_LENGTH, Demand, HitSearch, Kind, Progress
 from blockyard.core.kinds.chunked_local import ChunkedLocalAttention
 from blockyard.core.kinds.fixed import CrossAttention, HotBlocks, OneBlock, ResidentBlocks
 from blockyard.core.kinds.full_attention import FullAttention
@@ -30,6 +30,7 @@ KINDS: dict[str, type[Kind]] = {
 }
 
 __all__ = [
+    "ANY_LENGTH",
     "KINDS",
     "Demand",
     "HitSearch",

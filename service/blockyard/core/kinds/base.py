@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.config import GroupConfig
@@ -20,6 +20,9 @@ from blockyard.core.sequence import BlockTable
 
 Take = Callable[[int], list[BlockId]]
 """Hands out so many blocks."""
+
+ANY_LENGTH: Final = 2**62
+"""More tokens than any sequence has."""
 
 
 class Demand(NamedTuple):
@@ -127,6 +130,10 @@ class Kind(ABC):
         """Entries of a table that serves ``demand``."""
         return div_ceil(demand.num_slots, self.block_size)
 
+    def num_slots(self, table: BlockTable) -> int:
+        """Tokens that ``table`` serves as it is, speculated ones included."""
+        return len(table.block_ids) * self.block_size
+
     def num_missing(self, table: BlockTable, demand: Demand, at_most: int | None = None) -> int:
         """Blocks to take for ``table`` to serve ``demand``; ``at_most`` bounds the entries counted."""
         num_blocks = self.num_blocks(demand)
@@ -158,6 +165,12 @@ class Kind(ABC):
     def droppable(self, progress: Progress) -> range:
         """Positions that nothing needs any more."""
         return range(self.num_skipped_blocks(progress.num_computed_tokens))
+
+    def has_droppable(self, table: BlockTable, progress: Progress) -> bool:
+        """Whether `drop` would find anything to do."""
+        droppable = self.droppable(progress)
+        last = min(droppable.stop, len(table.block_ids)) - 1
+        return last >= droppable.start and table.block_ids[last] != NULL_BLOCK
 
     def drop(self, table: BlockTable, progress: Progress) -> list[BlockId]:
         """Replace what is needed no more by nulls, from the last one back to the null before them.

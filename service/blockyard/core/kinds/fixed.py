@@ -7,7 +7,7 @@ from typing import ClassVar
 from blockyard.core.arithmetic import div_ceil
 from blockyard.core.config import GroupConfig
 from blockyard.core.ids import NULL_BLOCK, BlockId
-from blockyard.core.kinds.base import Demand, GroupHit, HitSearch, Kind, require_only
+from blockyard.core.kinds.base import ANY_LENGTH, Demand, GroupHit, HitSearch, Kind, require_only
 from blockyard.core.sequence import BlockTable
 
 
@@ -27,6 +27,10 @@ class _Uncached(Kind):
     @abstractmethod
     def num_blocks(self, demand: Demand) -> int:
         """See `Kind.num_blocks`."""
+
+    def num_slots(self, table: BlockTable) -> int:  # noqa: ARG002 - what was given at first
+        """For all tokens."""
+        return ANY_LENGTH
 
     def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
         """Never asked: see `is_cacheable`."""
@@ -80,6 +84,10 @@ class ResidentBlocks(_Uncached):
     def num_blocks(self, demand: Demand) -> int:
         """A position for every block's tokens."""
         return div_ceil(demand.num_slots, self.block_size)
+
+    def num_slots(self, table: BlockTable) -> int:
+        """Those of its positions."""
+        return Kind.num_slots(self, table)
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All: what is computed lies on the host."""

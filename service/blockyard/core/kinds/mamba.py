@@ -33,6 +33,10 @@ class RecurrentStates(Kind):
             raise InvalidRequest.of("groups.mamba_cache_mode", f"is none of {', '.join(_MODES)}")
         return mode(config.block_size, config.is_draft, config.num_speculative_blocks)
 
+    def num_slots(self, table: BlockTable) -> int:
+        """Those up to the end of the running state's block."""
+        return (len(table.block_ids) - self.num_speculative_blocks) * self.block_size
+
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last: the state after it goes on."""
         return max(num_computed_tokens - 1, 0)
@@ -91,6 +95,11 @@ class AlignedStates(RecurrentStates):
         table.has_states = True
         block_ids += take(required - len(block_ids))
         return block_ids[length:]
+
+    def has_droppable(self, table: BlockTable, progress: Progress) -> bool:
+        """Whether positions are to be retired."""
+        end = min(self.num_skipped_blocks(progress.num_computed_tokens), len(table.block_ids))
+        return end > table.num_retired
 
     def drop(self, table: BlockTable, progress: Progress) -> list[BlockId]:
         """States before the one that goes on; the one that this was copied from is among them."""
