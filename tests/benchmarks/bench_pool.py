@@ -7,19 +7,21 @@ pool is one whose every block caches a block hash of 32 bytes.
 """
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from blockyard.core.commands import AllocateBlocks, CreateLease
+from blockyard.core.commands import Admission, Allocate, Commit, CreateLease, Free
 from blockyard.core.config import GroupConfig, PoolConfig
-from blockyard.core.ids import LeaseId
+from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
 
-BLOCK_SIZE = 16
+BLOCK_SIZE, PROMPT_BLOCKS = 16, 1_000
 LEASE = LeaseId("benchmark")
 
 
@@ -33,22 +35,31 @@ def make_config(num_blocks: int) -> PoolConfig:
 
 
 def resident_bytes() -> int:
-    """The most memory that this process has had."""
+    """The memory that this process has now; where that is not told, the most that it has had."""
+    gc.collect()
+    pages = Path("/proc/self/statm")
+    if pages.exists():
+        return int(pages.read_text().split()[1]) * resource.getpagesize()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def fill(pool: Pool) -> None:
-    """Publish a hash for every block, all of them held by one lease."""
-    num_blocks = pool.config.num_blocks - 1
+    """Have every block cache a hash: prompts are allocated, committed and freed until all are used."""
     pool.apply(CreateLease(lease_id=LEASE, holder="benchmark", ttl_ms=10**9), 0)
-    pool.apply(AllocateBlocks(lease_id=LEASE, num_blocks=num_blocks), 0)
-    for block in range(1, num_blocks + 1):
-        pool.store.publish(block, 0, block.to_bytes(32, "big"))
+    for first in range(1, pool.config.num_blocks, PROMPT_BLOCKS):
+        num_blocks = min(PROMPT_BLOCKS, pool.config.num_blocks - first)
+        name, num_tokens = SequenceId(f"prompt-{first}"), num_blocks * BLOCK_SIZE
+        hashes = [(first + number).to_bytes(32, "big") for number in range(num_blocks)]
+        admission = Admission(sequence_id=name, num_tokens=num_tokens, block_hashes=hashes)
+        pool.apply(Allocate(lease_id=LEASE, admission=admission), 0)
+        pool.apply(Commit(lease_id=LEASE, sequence_id=name, num_computed_tokens=num_tokens), 0)
+        pool.apply(Free(lease_id=LEASE, sequence_ids=[name]), 0)
+    assert pool.store.num_cached_blocks == pool.config.num_blocks - 1
 
 
 def measure(num_blocks: int) -> dict[str, Any]:
     """Figures of a pool of ``num_blocks``; to be called once in a process."""
-    before = resident_bytes()
+    before, num_objects = resident_bytes(), len(gc.get_objects())
     seconds: dict[str, float] = {}
 
     def timed(name: str, start: float) -> None:
@@ -60,6 +71,7 @@ def measure(num_blocks: int) -> dict[str, Any]:
     empty = resident_bytes() - before
     fill(pool)
     full = resident_bytes() - before
+    num_objects = len(gc.get_objects()) - num_objects
     start = perf_counter()
     assert pool.audit().ok
     timed("audit", start)
@@ -73,6 +85,7 @@ def measure(num_blocks: int) -> dict[str, Any]:
         "num_blocks": num_blocks,
         "bytes_a_block_empty": round(empty / num_blocks, 1),
         "bytes_a_block_full": round(full / num_blocks, 1),
+        "collector_objects": num_objects,
         **{f"{name}_ms": round(value * 1e3, 1) for name, value in seconds.items()},
     }
 
