@@ -21,7 +21,7 @@ from blockyard.client import (
     may_have_been_done,
 )
 from blockyard.client.call import Call
-from blockyard.client.delivery import Pause, Surroundings, deliver, origin_of
+from blockyard.client.delivery import Delivery, Instead, Pause, Surroundings, origin_of
 from blockyard.client.errors import NothingArrived
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.protocol import PoolCalls, ServerCalls
@@ -54,18 +54,27 @@ def deliver_with(
     call: Call[Any], *outcomes: Response | BlockyardError, policy: RetryPolicy = POLICY
 ) -> tuple[Any, list[Request | Pause]]:
     """The value or error that ``outcomes`` lead to, and what was done on the way."""
-    delivery = deliver(call, "http://home:1", policy, surroundings())
+    delivery = Delivery(call, "http://home:1", policy, surroundings())
     actions: list[Request | Pause] = []
-    left = iter(outcomes)
-    outcome: Response | BlockyardError | None = None
-    try:
-        while True:
-            actions.append(delivery.send(outcome))
-            outcome = next(left) if isinstance(actions[-1], Request) else None
-    except StopIteration as done:
-        return done.value, actions
-    except BlockyardError as error:
-        return error, actions
+    for outcome in outcomes:
+        actions.append(delivery.request)
+        response = outcome if isinstance(outcome, Response) else None
+        try:
+            return call.read(answered(outcome)), actions
+        except BlockyardError as error:
+            verdict = delivery.failed(error, response)
+            if verdict is None:
+                return error, actions
+        if isinstance(verdict, Instead):
+            return verdict.value, actions
+        actions.append(verdict)
+    raise AssertionError("there were more tries than outcomes")
+
+
+def answered(outcome: Response | BlockyardError) -> Response:
+    if isinstance(outcome, BlockyardError):
+        raise outcome
+    return outcome
 
 
 def test_pauses_double_to_a_bound_and_are_drawn_from_zero() -> None:
@@ -127,14 +136,10 @@ def test_bounds_that_allow_no_try_are_refused(bounds: dict[str, Any]) -> None:
 
 def test_no_try_starts_after_the_time_in_all() -> None:
     policy = RetryPolicy(max_attempts=99, first_pause_s=1.0, max_pause_s=1.0, max_total_s=5.0)
-    delivery = deliver(
-        PoolCalls("p").stats(), "http://home:1", policy, surroundings(iter([10.0, 12.0, 14.5]))
-    )
-    assert isinstance(next(delivery), Request)
-    assert delivery.send(LOST) == Pause(1.0)
-    assert isinstance(delivery.send(None), Request)
-    with pytest.raises(ConnectionLost):
-        delivery.send(LOST)
+    world = surroundings(iter([10.0, 12.0, 14.5]))
+    delivery = Delivery(PoolCalls("p").stats(), "http://home:1", policy, world)
+    assert delivery.failed(LOST, None) == Pause(1.0)
+    assert delivery.failed(LOST, None) is None
 
 
 def test_every_try_of_a_change_has_one_key_and_the_next_call_another() -> None:

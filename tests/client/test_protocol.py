@@ -24,7 +24,6 @@ from blockyard.client import (
     LeaseId,
     OtherRefusal,
     Refused,
-    Request,
     Response,
     SequenceHandle,
     SequenceId,
@@ -34,7 +33,7 @@ from blockyard.client import (
     UnexpectedReply,
 )
 from blockyard.client.call import Call
-from blockyard.client.delivery import Surroundings, deliver
+from blockyard.client.delivery import Delivery, Surroundings
 from blockyard.client.errors import read_problem
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.protocol import PoolCalls, ServerCalls
@@ -279,8 +278,7 @@ def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
 def key_of(call: Call[Any]) -> str | None:
     """The key that the call is sent under, as its headers have it."""
     world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.0, new_key=lambda: "key", trace=dict)
-    request = next(deliver(call, "http://home:1", NO_RETRY, world))
-    assert isinstance(request, Request)
+    request = Delivery(call, "http://home:1", NO_RETRY, world).request
     return request.headers.get("Idempotency-Key")
 
 

@@ -9,10 +9,12 @@ async with AsyncClient("http://127.0.0.1:8484") as client:
 import time
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
+from blockyard.client.async_lean import AsyncLeanTransport
 from blockyard.client.call import Call
 from blockyard.client.delivery import origin_of
+from blockyard.client.lean import goes_lean
 from blockyard.client.lease import AsyncLease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
@@ -114,11 +116,11 @@ class AsyncClient:
         url: ``http://host:port``.
         timeout_s: Of one try of a call.
         retries: How often a call is tried.
-        transport: None for httpx as it comes; closed with the client.
+        transport: As `Client`'s: ``lean``, ``httpx``, or an object, closed with the client.
         form: Of bodies on the hot routes.
 
     Raises:
-        ValueError: ``url`` is not a server's.
+        ValueError: ``url`` is not a server's, or the transport cannot reach it.
     """
 
     def __init__(
@@ -127,12 +129,14 @@ class AsyncClient:
         *,
         timeout_s: float = 10.0,
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
-        transport: AsyncTransport | None = None,
+        transport: Literal["lean", "httpx"] | AsyncTransport | None = None,
         form: Form = Form.MSGPACK,
     ) -> None:
         self._calls = ServerCalls(form)
         origin = origin_of(url)
-        self._sender = AsyncSender(transport or AsyncHttpxTransport(), origin, retries, timeout_s)
+        if transport is None or isinstance(transport, str):
+            transport = AsyncLeanTransport() if goes_lean(origin, transport) else AsyncHttpxTransport()
+        self._sender = AsyncSender(transport, origin, retries, timeout_s)
 
     health = awaitable(ServerCalls.health)
     ready = awaitable(ServerCalls.ready)

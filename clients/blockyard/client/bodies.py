@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from blockyard.client.step_columns import as_column
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras, PromptEmbeds
@@ -103,8 +104,8 @@ def commit_body(commit: StepCommit) -> dict[str, Any] | None:
     if not commit.sequences:
         return None
     return {
-        "sequences": list(commit.sequences),
-        "num_computed_tokens": list(commit.num_computed_tokens),
+        "sequences": as_column(commit.sequences),
+        "num_computed_tokens": as_column(commit.num_computed_tokens),
     }
 
 
@@ -116,9 +117,12 @@ def extend_body(extend: StepExtend) -> dict[str, Any] | None:
     """
     if not extend.sequences:
         return None
-    body: dict[str, Any] = {"sequences": list(extend.sequences), "num_tokens": list(extend.num_tokens)}
+    body: dict[str, Any] = {
+        "sequences": as_column(extend.sequences),
+        "num_tokens": as_column(extend.num_tokens),
+    }
     if extend.num_computed_tokens is not None:
-        body["num_computed_tokens"] = list(extend.num_computed_tokens)
+        body["num_computed_tokens"] = as_column(extend.num_computed_tokens)
     if extend.num_lookahead_tokens:
         body["num_lookahead_tokens"] = extend.num_lookahead_tokens
     if extend.block_hashes:

@@ -1,8 +1,7 @@
 """One call of the protocol as a value: what to send, and how to read what comes back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -13,8 +12,7 @@ from blockyard.core.errors import BlockyardError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[T]):
+class Call(NamedTuple, Generic[T]):
     """A request, and the reading of its response.
 
     Attributes:
@@ -39,9 +37,8 @@ class Call(Generic[T]):
 
     def request(self, origin: str, key: str | None, trace: Mapping[str, str]) -> Request:
         """The request at ``origin``, under the idempotency key ``key``, with the headers ``trace``."""
-        headers = {"Accept": self.form.value, **trace}
-        if self.body:
-            headers["Content-Type"] = self.form.value
+        form = self.form.value
+        headers = {"Accept": form, "Content-Type": form, **trace} if self.body else {"Accept": form, **trace}
         if key is not None:
             headers["Idempotency-Key"] = key
         return Request(self.method, origin, self.path, headers, self.body)
@@ -52,11 +49,16 @@ def encode_given(form: Form, **fields: Any) -> bytes:
     return encode({name: value for name, value in fields.items() if value is not None}, form)
 
 
-def reader(kind: type[T]) -> Callable[[Response], T]:
+def reader(kind: type[T], **parts: Callable[[Any], Any]) -> Callable[[Response], T]:
     """Reads a success as ``kind``, a dataclass.
 
     Fields that it does not have are passed over, since additions are free; a field that may be None is None
     where it was left out.
+
+    Args:
+        kind: What to read.
+        parts: For large fields: reads a field's value into what ``kind`` has there, or gives it back as it is
+            where it is not as expected. Then it is told what is wrong with it.
     """
     adapter = TypeAdapter(kind)
     hints = get_type_hints(kind)
@@ -64,8 +66,10 @@ def reader(kind: type[T]) -> Callable[[Response], T]:
 
     def read(response: Response) -> T:
         document = success(response)
-        if left_out and isinstance(document, dict):
+        if isinstance(document, dict):
             document = {**left_out, **document}
+            for name in parts.keys() & document.keys():
+                document[name] = parts[name](document[name])
         try:
             return adapter.validate_python(document)
         except ValidationError as error:

@@ -12,7 +12,7 @@ from typing import Literal, Self, TypeVar, Unpack
 
 from blockyard.client.call import Call
 from blockyard.client.delivery import origin_of
-from blockyard.client.lean import LeanTransport, can_go_lean
+from blockyard.client.lean import LeanTransport, goes_lean
 from blockyard.client.lease import Lease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
@@ -112,12 +112,8 @@ class Client:
     ) -> None:
         self._calls = ServerCalls(form)
         origin = origin_of(url)
-        if transport is None:
-            transport = "lean" if can_go_lean(url) else "httpx"
-        if isinstance(transport, str):
-            if transport == "lean" and not origin.startswith("http:"):
-                raise ValueError(f"the lean transport speaks plain HTTP, and not with {url!r}")
-            transport = LeanTransport() if transport == "lean" else HttpxTransport()
+        if transport is None or isinstance(transport, str):
+            transport = LeanTransport() if goes_lean(origin, transport) else HttpxTransport()
         self._sender = Sender(transport, origin, retries, timeout_s)
 
     health = blocking(ServerCalls.health)

@@ -1,18 +1,32 @@
 """From a call to its value, over tries and pauses: without I/O, clock or randomness.
 
-`deliver` is a generator that says what to do next, so that the threaded and the asynchronous sender are loops
-of a few lines and cannot differ in what they decide.
+`Delivery` decides what a failed try means, so that the threaded and the asynchronous sender are loops of a
+few lines and cannot differ in what they do next:
+
+    delivery = Delivery(call, origin, policy, surroundings)
+    while True:
+        response = None
+        try:
+            response = ...send delivery.request...
+            return call.read(response)
+        except BlockyardError as error:
+            verdict = delivery.failed(error, response)
+            if verdict is None:
+                raise
+        if isinstance(verdict, Instead):
+            return verdict.value
+        ...wait verdict.seconds...
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from blockyard.client.call import Call
 from blockyard.client.errors import ConnectionLost, UnexpectedReply, is_verdict, note_outcome_unknown
 from blockyard.client.retry import Attempts, RetryPolicy
-from blockyard.client.wire import Request, Response
+from blockyard.client.wire import Response
 from blockyard.core.errors import BlockyardError
 
 T = TypeVar("T")
@@ -25,8 +39,11 @@ class Pause:
     seconds: float
 
 
-Outcome: TypeAlias = Response | BlockyardError | None
-"""Of a request: a response, or why there is none; of a pause: None."""
+@dataclass(frozen=True, slots=True)
+class Instead(Generic[T]):
+    """The failure means that the call has succeeded, with this value."""
+
+    value: T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,52 +80,51 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def deliver(
-    call: Call[T], origin: str, policy: RetryPolicy, surroundings: Surroundings
-) -> Generator[Request | Pause, Outcome, T]:
-    """Sends ``call`` to ``origin`` until it has an answer or the policy is exhausted.
+class Delivery(Generic[T]):
+    """The tries of one call at ``origin``, until it has an answer or ``policy`` is exhausted.
 
-    Yields:
-        A request to send, to be answered with its outcome; or a pause to make, answered with None.
-
-    Returns:
-        The call's value.
-
-    Raises:
-        BlockyardError: The refusal, or what ended the last try. See `may_have_been_done`.
+    Attributes:
+        request: What each try sends: the same under one key.
     """
-    attempts = Attempts(policy, surroundings.now_s())
-    key = surroundings.new_key() if call.is_keyed else None
-    request = call.request(origin, key, surroundings.trace())
-    is_repeat = may_be_done = False
-    while True:
-        outcome = yield request
-        try:
-            return _value(call, outcome)
-        except BlockyardError as error:
-            if call.unreachable is not None and isinstance(error, ConnectionLost):
-                return call.unreachable
-            if is_repeat and call.if_gone is not None and isinstance(error, call.if_gone[0]):
-                return call.if_gone[1]
-            may_be_done = may_be_done or _leaves_open(outcome, error)
-            pause_s = attempts.pause_s(error, surroundings.now_s(), surroundings.draw)
-            if pause_s is None:
-                if may_be_done and not is_verdict(error):
-                    note_outcome_unknown(error)
-                raise
-        is_repeat = True
-        yield Pause(pause_s)
+
+    __slots__ = ("_attempts", "_call", "_is_repeat", "_may_be_done", "_surroundings", "request")
+
+    def __init__(self, call: Call[T], origin: str, policy: RetryPolicy, surroundings: Surroundings) -> None:
+        self._call = call
+        self._surroundings = surroundings
+        self._attempts = Attempts(policy, surroundings.now_s())
+        self._is_repeat = self._may_be_done = False
+        key = surroundings.new_key() if call.is_keyed else None
+        self.request = call.request(origin, key, surroundings.trace())
+
+    def failed(self, error: BlockyardError, response: Response | None) -> Pause | Instead[T] | None:
+        """What to do after a try that ended with ``error``.
+
+        Args:
+            error: The refusal, or why there is no answer.
+            response: That the error was read from; None where none arrived.
+
+        Returns:
+            A pause before the next try; or the call's value; or None: raise the error, which was the last.
+            See `blockyard.client.errors.may_have_been_done`.
+        """
+        call = self._call
+        if call.unreachable is not None and isinstance(error, ConnectionLost):
+            return Instead(call.unreachable)
+        if self._is_repeat and call.if_gone is not None and isinstance(error, call.if_gone[0]):
+            return Instead(call.if_gone[1])
+        self._may_be_done = self._may_be_done or _leaves_open(error, response)
+        pause_s = self._attempts.pause_s(error, self._surroundings.now_s(), self._surroundings.draw)
+        if pause_s is None:
+            if self._may_be_done and not is_verdict(error):
+                note_outcome_unknown(error)
+            return None
+        self._is_repeat = True
+        return Pause(pause_s)
 
 
-def _value(call: Call[T], outcome: Outcome) -> T:
-    if isinstance(outcome, Response):
-        return call.read(outcome)
-    assert outcome is not None, "a request was answered with nothing"
-    raise outcome
-
-
-def _leaves_open(outcome: Outcome, error: BlockyardError) -> bool:
+def _leaves_open(error: BlockyardError, response: Response | None) -> bool:
     """Whether a try that ended so may have been carried out."""
     if isinstance(error, (ConnectionLost, UnexpectedReply)):
         return True
-    return isinstance(outcome, Response) and outcome.status >= 500
+    return response is not None and response.status >= 500

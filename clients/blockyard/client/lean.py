@@ -4,10 +4,12 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from blockyard.client.http1 import MAX_BODY_BYTES, Connection
+from blockyard.client.connection import Connection
+from blockyard.client.http1 import MAX_BODY_BYTES, write_request
 from blockyard.client.wire import Request, Response
 
 MAX_IDLE_CONNECTIONS = 32
@@ -20,15 +22,20 @@ in place of 0.40. Several callers at once, or a single processor, do not spin.""
 
 
 @dataclass(slots=True)
-class _Idle:
-    """One process's idle connections by origin, its exchanges under way, and the lock over them."""
+class _Connections:
+    """One process's connections, the idle ones by origin, and the lock over them."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    by_origin: dict[str, list[Connection]] = field(default_factory=dict)
-    num_exchanges: int = 0
+    idle: dict[str, list[Connection]] = field(default_factory=dict)
+    num_in_use: int = 0
+
+    def pop(self, origin: str) -> Connection | None:
+        """The idle one used last, which is the least likely to be stale; None without any."""
+        idle = self.idle.get(origin)
+        return idle.pop() if idle else None
 
     def take_all(self) -> list[Connection]:
-        taken, self.by_origin = self.by_origin, {}
+        taken, self.idle = self.idle, {}
         return [connection for connections in taken.values() for connection in connections]
 
 
@@ -41,79 +48,74 @@ class LeanTransport:
 
     def __init__(self, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._max_body_bytes = max_body_bytes
-        self._idle_by_process: dict[int, _Idle] = {}
+        self._by_process: dict[int, _Connections] = {}
         self._is_closed = False
         self._may_spin = _num_processors() > 1
 
     def send(self, request: Request, timeout_s: float) -> Response:
         """As `Transport.send`; also raises ValueError where the origin is not plain HTTP."""
         deadline_s = time.monotonic() + timeout_s
-        idle = self._idle()
-        with idle.lock:
-            idle.num_exchanges += 1
-            is_alone = idle.num_exchanges == 1
+        ours = self._of_this_process()
+        with ours.lock:
+            if self._is_closed:
+                raise RuntimeError("the client is closed")
+            ours.num_in_use += 1
+            is_alone = ours.num_in_use == 1
+            connection = ours.pop(request.origin)
         try:
-            connection = self._take(idle, request.origin) or self._connect(request.origin, deadline_s)
-            try:
-                response = connection.exchange(
-                    request, deadline_s, spin_s=SPIN_S if is_alone and self._may_spin else 0.0
-                )
-            except BaseException:
+            while connection is not None and connection.is_stale():
                 connection.close()
-                raise
-            self._give_back(idle, request.origin, connection)
-        finally:
-            with idle.lock:
-                idle.num_exchanges -= 1
+                with ours.lock:
+                    connection = ours.pop(request.origin)
+            if connection is None:
+                connection = self._connect(request.origin, deadline_s)
+            response = connection.exchange(
+                write_request(request, connection.authority),
+                deadline_s,
+                spin_s=SPIN_S if is_alone and self._may_spin else 0.0,
+            )
+        except BaseException:
+            with ours.lock:
+                ours.num_in_use -= 1
+            if connection is not None:
+                connection.close()
+            raise
+        self._give_back(ours, request.origin, connection)
         return response
 
     def close(self) -> None:
         """Close all idle connections; those in use close after their response."""
-        idle = self._idle()
-        with idle.lock:
+        ours = self._of_this_process()
+        with ours.lock:
             self._is_closed = True
-            connections = idle.take_all()
+            connections = ours.take_all()
         for connection in connections:
             connection.close()
 
-    def _idle(self) -> _Idle:
+    def _of_this_process(self) -> _Connections:
         process_id = os.getpid()
-        idle = self._idle_by_process.get(process_id)
-        if idle is None:
+        ours = self._by_process.get(process_id)
+        if ours is None:
             # The first call, or the first after a fork. No thread of a child can come by the parent's
             # connections: they stand under another key. Its lock may be held for ever, so nobody asks for it.
-            idle = self._idle_by_process.setdefault(process_id, _Idle())
-            for other in self._idle_by_process.keys() - {process_id}:
-                inherited = self._idle_by_process.pop(other, None)
+            ours = self._by_process.setdefault(process_id, _Connections())
+            for other in self._by_process.keys() - {process_id}:
+                inherited = self._by_process.pop(other, None)
                 for connection in inherited.take_all() if inherited else ():
                     connection.close()  # our descriptor; the parent's stays open
-        return idle
-
-    def _take(self, idle: _Idle, origin: str) -> Connection | None:
-        while True:
-            with idle.lock:
-                if self._is_closed:
-                    raise RuntimeError("the client is closed")
-                connections = idle.by_origin.get(origin)
-                if not connections:
-                    return None
-                connection = connections.pop()  # the one used last: the least likely to be stale
-            if not connection.is_stale():
-                return connection
-            connection.close()
+        return ours
 
     def _connect(self, origin: str, deadline_s: float) -> Connection:
-        parts = urlsplit(origin)
-        if parts.scheme != "http" or parts.hostname is None:
-            raise ValueError(f"{origin} needs transport='httpx'")
-        return Connection(parts.hostname, parts.port or 80, deadline_s, max_body_bytes=self._max_body_bytes)
+        host, port = lean_address(origin)
+        return Connection(host, port, deadline_s, max_body_bytes=self._max_body_bytes)
 
-    def _give_back(self, idle: _Idle, origin: str, connection: Connection) -> None:
-        if connection.is_reusable:
-            with idle.lock:
-                connections = idle.by_origin.setdefault(origin, [])
-                if not self._is_closed and len(connections) < MAX_IDLE_CONNECTIONS:
-                    connections.append(connection)
+    def _give_back(self, ours: _Connections, origin: str, connection: Connection) -> None:
+        with ours.lock:
+            ours.num_in_use -= 1
+            if connection.is_reusable and not self._is_closed:
+                idle = ours.idle.setdefault(origin, [])
+                if len(idle) < MAX_IDLE_CONNECTIONS:
+                    idle.append(connection)
                     return
         connection.close()
 
@@ -123,6 +125,18 @@ def _num_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def lean_address(origin: str) -> tuple[str, int]:
+    """Host and port of ``origin``.
+
+    Raises:
+        ValueError: It is not plain HTTP.
+    """
+    parts = urlsplit(origin)
+    if parts.scheme != "http" or parts.hostname is None:
+        raise ValueError(f"{origin} needs transport='httpx'")
+    return parts.hostname, parts.port or 80
+
+
 def can_go_lean(url: str) -> bool:
     """Whether ``url`` is plain HTTP and the environment names no proxy for it."""
     parts = urlsplit(url)
@@ -130,3 +144,14 @@ def can_go_lean(url: str) -> bool:
         return False
     proxies = getproxies()
     return not ("http" in proxies or "all" in proxies) or bool(proxy_bypass(parts.hostname or ""))
+
+
+def goes_lean(url: str, wanted: Literal["lean", "httpx"] | None) -> bool:
+    """Whether to speak to ``url`` over a lean transport: where it is ``wanted``, or nothing is and it can.
+
+    Raises:
+        ValueError: It is wanted, and ``url`` is not plain HTTP.
+    """
+    if wanted == "lean" and not url.startswith("http:"):
+        raise ValueError(f"the lean transport speaks plain HTTP, and not with {url!r}")
+    return wanted == "lean" or (wanted is None and can_go_lean(url))

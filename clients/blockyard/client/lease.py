@@ -2,8 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -14,12 +12,15 @@ from blockyard.client.methods import awaitable, blocking
 from blockyard.client.protocol import PoolCalls
 from blockyard.client.renewal import TaskRenewal, ThreadRenewal
 from blockyard.client.reports import PoolDescription
-from blockyard.client.retry import NO_RETRY
+from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.sender import STOPPING_S, AsyncSender, Sender
 from blockyard.core.errors import LeaseExpired, PoolNotFound, StaleEpoch
 from blockyard.core.replies import LeaseReleased
 
 T = TypeVar("T")
+
+_ENDS = (LeaseExpired, PoolNotFound, StaleEpoch)
+"""Refusals that tell that the lease has ended."""
 
 
 class _LeaseBooks:
@@ -59,24 +60,6 @@ class _LeaseBooks:
     def next_step_id(self) -> int:
         """Draw the number of a step, for the one caller that sends steps under this lease, one at a time."""
         return next(self._step_ids)
-
-    @contextmanager
-    def _carried(self) -> Iterator[None]:
-        """Around a call that carries the lease."""
-        sent_s = time.monotonic()
-        self._state.check(sent_s)
-        with self._noting_end():
-            yield
-        self._state.note_renewed(sent_s, time.monotonic())
-
-    @contextmanager
-    def _noting_end(self) -> Iterator[None]:
-        """Around a call that may tell that the lease has ended."""
-        try:
-            yield
-        except (LeaseExpired, PoolNotFound, StaleEpoch) as error:
-            self._state.note_ended(error)
-            raise
 
     def __repr__(self) -> str:
         ended = ", ended" if self.has_ended else ""
@@ -124,17 +107,26 @@ class Lease(_LeaseBooks):
 
     def describe_pool(self) -> PoolDescription:
         """As `Pool.describe`, of the lease's pool. Does not renew the lease."""
-        with self._noting_end():
+        try:
             return self._sender.send(PoolCalls(self._calls.pool).describe())
+        except _ENDS as error:
+            self._state.note_ended(error)
+            raise
 
     def renew_once(self, timeout_s: float) -> None:
         """Renew with a single try of at most ``timeout_s``. Raises as `renew`."""
-        with self._carried():
-            self._sender.send(self._calls.renew(), NO_RETRY, timeout_s)
+        self._send(self._calls.renew(), NO_RETRY, timeout_s)
 
-    def _send(self, call: Call[T]) -> T:
-        with self._carried():
-            return self._sender.send(call)
+    def _send(self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None) -> T:
+        sent_s = time.monotonic()
+        self._state.check(sent_s)
+        try:
+            value = self._sender.send(call, policy, timeout_s)
+        except _ENDS as error:
+            self._state.note_ended(error)
+            raise
+        self._state.note_renewed(sent_s, time.monotonic())
+        return value
 
     def __enter__(self) -> Self:
         return self
@@ -180,17 +172,28 @@ class AsyncLease(_LeaseBooks):
 
     async def describe_pool(self) -> PoolDescription:
         """As `Lease.describe_pool`."""
-        with self._noting_end():
+        try:
             return await self._sender.send(PoolCalls(self._calls.pool).describe())
+        except _ENDS as error:
+            self._state.note_ended(error)
+            raise
 
     async def renew_once(self, timeout_s: float) -> None:
         """As `Lease.renew_once`."""
-        with self._carried():
-            await self._sender.send(self._calls.renew(), NO_RETRY, timeout_s)
+        await self._send(self._calls.renew(), NO_RETRY, timeout_s)
 
-    async def _send(self, call: Call[T]) -> T:
-        with self._carried():
-            return await self._sender.send(call)
+    async def _send(
+        self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None
+    ) -> T:
+        sent_s = time.monotonic()
+        self._state.check(sent_s)
+        try:
+            value = await self._sender.send(call, policy, timeout_s)
+        except _ENDS as error:
+            self._state.note_ended(error)
+            raise
+        self._state.note_renewed(sent_s, time.monotonic())
+        return value
 
     async def __aenter__(self) -> Self:
         return self

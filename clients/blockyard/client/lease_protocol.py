@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from blockyard.client.bodies import admission_body, admissions_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
 from blockyard.client.protocol import pool_path
+from blockyard.client.step_columns import read_extended
 from blockyard.client.wire import Form, Response
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
@@ -19,7 +20,7 @@ T = TypeVar("T")
 _read_granted = reader(replies.LeaseGranted)
 _read_released = reader(replies.LeaseReleased)
 _read_allocated = reader(replies.Allocated)
-_read_stepped = reader(replies.Stepped)
+_read_stepped = reader(replies.Stepped, extend=read_extended)
 _read_committed = reader(replies.Committed)
 _read_freed = reader(replies.Freed)
 _read_blocks_allocated = reader(replies.BlocksAllocated)

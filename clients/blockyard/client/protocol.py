@@ -7,6 +7,7 @@ docstring here is that method's.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Unpack
 from urllib.parse import quote
 
@@ -325,6 +326,7 @@ def check_pool_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=1024)
 def pool_path(*parts: str) -> str:
     """``/v1/pools/`` and ``parts``, each percent-encoded."""
     return "/v1/pools/" + "/".join(quote(part, safe="") for part in parts)

@@ -1,20 +1,18 @@
-"""The two loops around `deliver`: one that blocks, one that awaits."""
+"""The two loops around a `Delivery`: one that blocks, one that awaits."""
 
 import asyncio
 import random
-import secrets
 import threading
 import time
 import weakref
-from collections.abc import Generator
 from typing import Generic, Protocol, TypeVar
 
 from blockyard.client.call import Call
-from blockyard.client.delivery import Outcome, Pause, Surroundings, deliver
+from blockyard.client.delivery import Delivery, Instead, Surroundings
+from blockyard.client.keys import new_key
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.trace_headers import trace_headers
 from blockyard.client.transport import AsyncTransport, Transport
-from blockyard.client.wire import Request
 from blockyard.core.errors import BlockyardError
 
 STOPPING_S = 1.0
@@ -23,7 +21,7 @@ STOPPING_S = 1.0
 _SURROUNDINGS = Surroundings(
     now_s=time.monotonic,
     draw=random.random,
-    new_key=lambda: secrets.token_hex(16),
+    new_key=new_key,
     trace=trace_headers,
 )
 
@@ -73,9 +71,9 @@ class _Sending(Generic[User]):
             self._check_open()
             self._users.add(user)
 
-    def _deliver(self, call: Call[T], policy: RetryPolicy | None) -> Generator[Request | Pause, Outcome, T]:
+    def _delivery(self, call: Call[T], policy: RetryPolicy | None) -> Delivery[T]:
         self._check_open()
-        return deliver(call, self.origin, policy or self._policy, _SURROUNDINGS)
+        return Delivery(call, self.origin, policy or self._policy, _SURROUNDINGS)
 
     def _try_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
@@ -116,15 +114,19 @@ class Sender(_Sending[Stoppable]):
             BlockyardError: The refusal, or what ended the last try.
             RuntimeError: The sender is closed.
         """
-        delivery, try_s = self._deliver(call, policy), self._try_s(timeout_s)
-        outcome: Outcome = None
+        delivery, try_s = self._delivery(call, policy), self._try_s(timeout_s)
         while True:
+            response = None
             try:
-                action = delivery.send(outcome)
-            except StopIteration as done:
-                value: T = done.value
-                return value
-            outcome = self._do(action, try_s)
+                response = self._transport.send(delivery.request, try_s)
+                return call.read(response)
+            except BlockyardError as error:
+                verdict = delivery.failed(error, response)
+                if verdict is None:
+                    raise
+            if isinstance(verdict, Instead):
+                return verdict.value
+            time.sleep(verdict.seconds)
 
     def close(self) -> None:
         """Stop what uses the sender, close its connections."""
@@ -135,15 +137,6 @@ class Sender(_Sending[Stoppable]):
         for user in users:
             user.join(max(0.0, until_s - time.monotonic()))
         self._transport.close()
-
-    def _do(self, action: Request | Pause, try_s: float) -> Outcome:
-        if isinstance(action, Pause):
-            time.sleep(action.seconds)
-            return None
-        try:
-            return self._transport.send(action, try_s)
-        except BlockyardError as error:
-            return error
 
 
 class AsyncSender(_Sending[AsyncStoppable]):
@@ -157,26 +150,21 @@ class AsyncSender(_Sending[AsyncStoppable]):
         self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None
     ) -> T:
         """As `Sender.send`."""
-        delivery, try_s = self._deliver(call, policy), self._try_s(timeout_s)
-        outcome: Outcome = None
+        delivery, try_s = self._delivery(call, policy), self._try_s(timeout_s)
         while True:
+            response = None
             try:
-                action = delivery.send(outcome)
-            except StopIteration as done:
-                value: T = done.value
-                return value
-            outcome = await self._do(action, try_s)
+                response = await self._transport.send(delivery.request, try_s)
+                return call.read(response)
+            except BlockyardError as error:
+                verdict = delivery.failed(error, response)
+                if verdict is None:
+                    raise
+            if isinstance(verdict, Instead):
+                return verdict.value
+            await asyncio.sleep(verdict.seconds)
 
     async def close(self) -> None:
         """Stop what uses the sender, close its connections."""
         await asyncio.gather(*(user.stop() for user in self._end()))
         await self._transport.close()
-
-    async def _do(self, action: Request | Pause, try_s: float) -> Outcome:
-        if isinstance(action, Pause):
-            await asyncio.sleep(action.seconds)
-            return None
-        try:
-            return await self._transport.send(action, try_s)
-        except BlockyardError as error:
-            return error

@@ -1,7 +1,8 @@
 """Ways to carry a request to its server: all of them alike to the caller.
 
-`blockyard.client.lean.LeanTransport` speaks plain HTTP over its own sockets and costs a tenth of a general
-client; `HttpxTransport` and `AsyncHttpxTransport` do what httpx does: TLS, proxies, settings of one's own.
+`blockyard.client.lean` and `blockyard.client.async_lean` speak plain HTTP over their own sockets and cost a
+tenth of a general client; `HttpxTransport` and `AsyncHttpxTransport` do what httpx does: TLS, proxies,
+settings of one's own.
 """
 
 import asyncio
