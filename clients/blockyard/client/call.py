@@ -37,8 +37,9 @@ class Call(NamedTuple, Generic[T]):
 
     def request(self, origin: str, key: str | None, trace: Mapping[str, str]) -> Request:
         """The request at ``origin``, under the idempotency key ``key``, with the headers ``trace``."""
-        form = self.form.value
-        headers = {"Accept": form, "Content-Type": form, **trace} if self.body else {"Accept": form, **trace}
+        headers: dict[str, str] = {"Accept": self.form, **trace}
+        if self.body:
+            headers["Content-Type"] = self.form
         if key is not None:
             headers["Idempotency-Key"] = key
         return Request(self.method, origin, self.path, headers, self.body)

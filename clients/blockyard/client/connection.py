@@ -55,13 +55,12 @@ class Connection:
         """Whether the peer has closed, or sent what nobody asked for, while the connection was idle."""
         return bool(self._poll.poll(0))
 
-    def exchange(self, request: bytes, deadline_s: float, *, spin_s: float = 0.0) -> Response:
+    def exchange(self, request: bytes, deadline_s: float) -> Response:
         """Send ``request``, read its response to the end. After an error, close the connection.
 
         Args:
             request: From `blockyard.client.http1.write_request`.
             deadline_s: For all of it, as `time.monotonic` counts.
-            spin_s: How long to look for bytes, each time there are none, before sleeping until they come.
 
         Returns:
             The response. `is_reusable` says whether another request may follow.
@@ -79,8 +78,6 @@ class Connection:
             except BrokenPipeError:  # a body refused early: its reason may stand in the response
                 pass
             while response is None:
-                if spin_s:
-                    self._spin(spin_s)
                 self._limit_wait(deadline_s)
                 received = self._socket.recv(_RECEIVE_BYTES)
                 if not received:
@@ -91,11 +88,6 @@ class Connection:
         except OSError as error:
             raise self._reader.closed(self.authority, error) from error
         return response
-
-    def _spin(self, spin_s: float) -> None:
-        until_s = time.monotonic() + spin_s
-        while not self._poll.poll(0) and time.monotonic() < until_s:
-            pass
 
     def _limit_wait(self, deadline_s: float) -> None:
         left_s = deadline_s - time.monotonic()

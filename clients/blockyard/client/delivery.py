@@ -87,13 +87,23 @@ class Delivery(Generic[T]):
         request: What each try sends: the same under one key.
     """
 
-    __slots__ = ("_attempts", "_call", "_is_repeat", "_may_be_done", "_surroundings", "request")
+    __slots__ = (
+        "_attempts",
+        "_call",
+        "_may_be_done",
+        "_policy",
+        "_started_s",
+        "_surroundings",
+        "request",
+    )
 
     def __init__(self, call: Call[T], origin: str, policy: RetryPolicy, surroundings: Surroundings) -> None:
         self._call = call
         self._surroundings = surroundings
-        self._attempts = Attempts(policy, surroundings.now_s())
-        self._is_repeat = self._may_be_done = False
+        self._policy = policy
+        self._started_s = surroundings.now_s()
+        self._attempts: Attempts | None = None  # until one has failed, as few do
+        self._may_be_done = False
         key = surroundings.new_key() if call.is_keyed else None
         self.request = call.request(origin, key, surroundings.trace())
 
@@ -111,15 +121,16 @@ class Delivery(Generic[T]):
         call = self._call
         if call.unreachable is not None and isinstance(error, ConnectionLost):
             return Instead(call.unreachable)
-        if self._is_repeat and call.if_gone is not None and isinstance(error, call.if_gone[0]):
+        if self._attempts is not None and call.if_gone is not None and isinstance(error, call.if_gone[0]):
             return Instead(call.if_gone[1])
         self._may_be_done = self._may_be_done or _leaves_open(error, response)
+        if self._attempts is None:
+            self._attempts = Attempts(self._policy, self._started_s)
         pause_s = self._attempts.pause_s(error, self._surroundings.now_s(), self._surroundings.draw)
         if pause_s is None:
             if self._may_be_done and not is_verdict(error):
                 note_outcome_unknown(error)
             return None
-        self._is_repeat = True
         return Pause(pause_s)
 
 

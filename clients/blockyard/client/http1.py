@@ -31,15 +31,18 @@ def write_request(request: Request, authority: str) -> bytes:
     Raises:
         ValueError: A header or the target holds a line break.
     """
-    headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
-    num_lines = 3 + len(request.headers)
-    if request.body or request.method != "GET":
-        headers += f"Content-Length: {len(request.body)}\r\n"
+    body, headers = request.body, request.headers
+    head = f"{request.method} {request.target} HTTP/1.1\r\nHost: {authority}\r\n"
+    for name, value in headers.items():
+        head += f"{name}: {value}\r\n"
+    num_lines = 3 + len(headers)
+    if body or request.method != "GET":
+        head += f"Content-Length: {len(body)}\r\n"
         num_lines += 1
-    head = f"{request.method} {request.target} HTTP/1.1\r\nHost: {authority}\r\n{headers}\r\n"
+    head += "\r\n"
     if head.count("\n") != num_lines or head.count("\r") != num_lines:
         raise ValueError("a header or the path holds a line break")
-    return head.encode("latin-1") + request.body
+    return head.encode("latin-1") + body
 
 
 @dataclass(frozen=True, slots=True)

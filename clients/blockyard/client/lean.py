@@ -15,11 +15,6 @@ from blockyard.client.wire import Request, Response
 MAX_IDLE_CONNECTIONS = 32
 """Kept open per server; more may be in use at once."""
 
-SPIN_S = 0.0003
-"""How long a caller that is alone looks for its reply before it sleeps: most are there by then, and waking a
-processor that went to sleep costs more. Measured with one caller and its server on two cores: 0.29 ms a call
-in place of 0.40. Several callers at once, or a single processor, do not spin."""
-
 
 @dataclass(slots=True)
 class _Connections:
@@ -27,12 +22,6 @@ class _Connections:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     idle: dict[str, list[Connection]] = field(default_factory=dict)
-    num_in_use: int = 0
-
-    def pop(self, origin: str) -> Connection | None:
-        """The idle one used last, which is the least likely to be stale; None without any."""
-        idle = self.idle.get(origin)
-        return idle.pop() if idle else None
 
     def take_all(self) -> list[Connection]:
         taken, self.idle = self.idle, {}
@@ -50,35 +39,16 @@ class LeanTransport:
         self._max_body_bytes = max_body_bytes
         self._by_process: dict[int, _Connections] = {}
         self._is_closed = False
-        self._may_spin = _num_processors() > 1
 
     def send(self, request: Request, timeout_s: float) -> Response:
         """As `Transport.send`; also raises ValueError where the origin is not plain HTTP."""
         deadline_s = time.monotonic() + timeout_s
         ours = self._of_this_process()
-        with ours.lock:
-            if self._is_closed:
-                raise RuntimeError("the client is closed")
-            ours.num_in_use += 1
-            is_alone = ours.num_in_use == 1
-            connection = ours.pop(request.origin)
+        connection = self._take(ours, request.origin) or self._connect(request.origin, deadline_s)
         try:
-            while connection is not None and connection.is_stale():
-                connection.close()
-                with ours.lock:
-                    connection = ours.pop(request.origin)
-            if connection is None:
-                connection = self._connect(request.origin, deadline_s)
-            response = connection.exchange(
-                write_request(request, connection.authority),
-                deadline_s,
-                spin_s=SPIN_S if is_alone and self._may_spin else 0.0,
-            )
+            response = connection.exchange(write_request(request, connection.authority), deadline_s)
         except BaseException:
-            with ours.lock:
-                ours.num_in_use -= 1
-            if connection is not None:
-                connection.close()
+            connection.close()
             raise
         self._give_back(ours, request.origin, connection)
         return response
@@ -105,24 +75,31 @@ class LeanTransport:
                     connection.close()  # our descriptor; the parent's stays open
         return ours
 
+    def _take(self, ours: _Connections, origin: str) -> Connection | None:
+        while True:
+            with ours.lock:
+                if self._is_closed:
+                    raise RuntimeError("the client is closed")
+                idle = ours.idle.get(origin)
+                if not idle:
+                    return None
+                connection = idle.pop()  # the one used last: the least likely to be stale
+            if not connection.is_stale():
+                return connection
+            connection.close()
+
     def _connect(self, origin: str, deadline_s: float) -> Connection:
         host, port = lean_address(origin)
         return Connection(host, port, deadline_s, max_body_bytes=self._max_body_bytes)
 
     def _give_back(self, ours: _Connections, origin: str, connection: Connection) -> None:
         with ours.lock:
-            ours.num_in_use -= 1
             if connection.is_reusable and not self._is_closed:
                 idle = ours.idle.setdefault(origin, [])
                 if len(idle) < MAX_IDLE_CONNECTIONS:
                     idle.append(connection)
                     return
         connection.close()
-
-
-def _num_processors() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def lean_address(origin: str) -> tuple[str, int]:
