@@ -48,6 +48,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def command_of(args: argparse.Namespace) -> str:
+    """What gives these figures again."""
+    words = ["python", "tests/benchmarks"]
+    words += ["--quick"] * args.quick
+    words += ["--only", *args.only] if args.only else []
+    words += ["--rounds", str(args.rounds)] if args.rounds else []
+    return shlex.join(words)
+
+
 def measured(names: Collection[str], peer: Peer, args: argparse.Namespace) -> list[Figure]:
     """All figures, while standard error tells how far it is."""
     figures = []
@@ -81,8 +90,7 @@ def main() -> int:
     if args.plot:
         save_plot(figures, args.plot, ", ".join(f"{name} {value}" for name, value in machine.items()))
     if args.markdown:
-        command = shlex.join(["python", "tests/benchmarks", *sys.argv[1:]])
-        args.markdown.write_text(markdown(figures, machine, command))
+        args.markdown.write_text(markdown(figures, machine, command_of(args)))
     return 0
 
 

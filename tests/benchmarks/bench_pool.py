@@ -40,6 +40,11 @@ def resident_bytes() -> int:
     pages = Path("/proc/self/statm")
     if pages.exists():
         return int(pages.read_text().split()[1]) * resource.getpagesize()
+    return most_resident_bytes()
+
+
+def most_resident_bytes() -> int:
+    """The most memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -70,6 +75,7 @@ def measure(num_blocks: int) -> dict[str, Any]:
     timed("create", start)
     empty = resident_bytes() - before
     fill(pool)
+    peak = most_resident_bytes() - before
     full = resident_bytes() - before
     num_objects = len(gc.get_objects()) - num_objects
     start = perf_counter()
@@ -85,6 +91,7 @@ def measure(num_blocks: int) -> dict[str, Any]:
         "num_blocks": num_blocks,
         "bytes_a_block_empty": round(empty / num_blocks, 1),
         "bytes_a_block_full": round(full / num_blocks, 1),
+        "bytes_a_block_peak": round(peak / num_blocks, 1),
         "collector_objects": num_objects,
         **{f"{name}_ms": round(value * 1e3, 1) for name, value in seconds.items()},
     }

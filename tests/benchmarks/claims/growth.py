@@ -101,7 +101,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         for call, (in_large, in_small) in times.items():
             figure = Figure(claim=NAME, what=f"{CALLS[call]}: {what}", bound=BOUND)
             yield figure.measured(in_large, in_small, unit="µs")
-    yield pause_figure(setting)
+    yield from pause_figures(setting)
 
 
 def round_us(large: Calling, small: Calling, num_calls: int) -> dict[str, tuple[float, float]]:
@@ -145,9 +145,9 @@ def collector_pauses() -> Iterator[list[float]]:
         gc.unfreeze()
 
 
-def pause_figure(setting: Setting) -> Figure:
+def pause_figures(setting: Setting) -> Iterator[Figure]:
     """The longest collection in a process whose pool gets its sequences, and then works with them there."""
-    num_live = setting.pick(100_000, 1_000)
+    num_live, wave = setting.pick(100_000, 1_000), setting.pick(5_000, 100)
     setting.note(f"collector: {num_live:,} live sequences")
     group = GroupConfig(kind="full_attention", block_size=BLOCK_SIZE)
     num_blocks = num_live * (NUM_TOKENS // BLOCK_SIZE) * 5 // 4
@@ -156,20 +156,24 @@ def pause_figure(setting: Setting) -> Figure:
         pool.apply(CreateLease(lease_id=LEASE, holder="benchmark", ttl_ms=10**9), 0)
         for number in range(num_live):
             admit(pool, number)
-        longest_filling = max(pauses, default=0.0)
+        yield pause_figure(pauses, f"while {num_live:,} sequences are admitted")
         pauses.clear()
-        for number in range(setting.pick(100_000, 1_000)):
-            pool.apply(Free(lease_id=LEASE, sequence_ids=[SequenceId(f"live-{number}")]), 0)
-            admit(pool, num_live + number)
-        longest = max(pauses, default=0.0)
+        for first in range(0, num_live, wave):
+            for number in range(first, first + wave):
+                pool.apply(Free(lease_id=LEASE, sequence_ids=[SequenceId(f"live-{number}")]), 0)
+            for number in range(first, first + wave):
+                admit(pool, num_live + number)
+        yield pause_figure(pauses, f"with {num_live:,} live, {wave:,} of which go and come at a time")
+
+
+def pause_figure(pauses: list[float], what: str) -> Figure:
     return Figure(
         claim=NAME,
-        what=f"longest collection under load, {num_live:,} live sequences",
-        value=longest,
+        what=f"longest collection {what}",
+        value=max(pauses, default=0.0),
         unit="ms",
         bound=PAUSE_BOUND_MS,
         ours=f"{len(pauses)} collections",
-        note=f"while they were admitted {longest_filling:.3g} ms",
     )
 
 

@@ -26,6 +26,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         unit="bytes a block",
         bound=BYTES_BOUND,
         ours=f"{large['bytes_a_block_full'] * num_blocks / 2**20:,.0f} MiB",
+        note=f"while it was filled, at most {large['bytes_a_block_peak']:.0f}",
     )
     figure = Figure(
         claim=NAME,

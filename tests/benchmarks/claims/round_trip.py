@@ -40,10 +40,10 @@ class Beside:
     def __init__(self, port: int, taken: Exchanges, stack: ExitStack | AsyncExitStack) -> None:
         self._asked = taken.requests[1:3]
         sizes = [len(body_of(reply)) for reply in taken.replies[1:3]]
-        bare_port = stack.enter_context(bare_app(sum(sizes) // len(sizes)))
+        bare = stack.enter_context(bare_app(sum(sizes) // len(sizes)))
         self._callers = {
             "server": stack.enter_context(RawCaller(port)),
-            "bare": stack.enter_context(RawCaller(bare_port)),
+            "bare": stack.enter_context(RawCaller(bare.port)),
         }
 
     def call(self, seconds: Seconds) -> None:

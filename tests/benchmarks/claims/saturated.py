@@ -12,7 +12,7 @@ from statistics import median
 from benchmarks.claims.figure import Figure
 from benchmarks.claims.setting import Setting
 from benchmarks.load.pinning import CAN_PIN, pinned_to
-from benchmarks.load.processes import SERVER_CORE, bare_app, generate_load
+from benchmarks.load.processes import SERVER_CORE, Serving, bare_app, generate_load
 from benchmarks.load.raw_calls import RawCaller, body_of
 from blockyard.client import Client
 from blockyard.client.wire import Form, encode
@@ -21,6 +21,8 @@ from server_process import running_server
 NAME, RATE_BOUND, P99_BOUND_MS = "saturated", 0.6, 5.0
 NUM_CONNECTIONS, BLOCK_SIZE, NUM_TOKENS = 32, 16, 256
 POOL = "/v1/pools/pool"
+TURNS_A_ROUND = 3
+"""Many short ones: what else the machine does then meets both sides alike."""
 
 
 def request(path: str, body: dict[str, object], form: Form) -> bytes:
@@ -43,25 +45,30 @@ def requests_of(connection: int, lease: str, form: Form) -> list[bytes]:
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """The rate in both forms, and the latency in msgpack."""
-    seconds = setting.pick(20, 2) / 10
+    seconds, num_turns = setting.pick(10, 2) / 10, setting.rounds * setting.pick(TURNS_A_ROUND, 1)
     with ExitStack() as stack:
         with pinned_to(SERVER_CORE):
             server = stack.enter_context(running_server("--volatile", "--log-level", "error"))
+        serving = Serving(server.port, server.process.pid)
         client = stack.enter_context(Client(server.url))
         pool = client.create_pool("pool", num_blocks=10_000, block_size=BLOCK_SIZE)
         lease = stack.enter_context(pool.lease("benchmark", 3_600_000)).lease_id
         for form in (Form.MSGPACK, Form.JSON):
             requests = [requests_of(number, lease, form) for number in range(NUM_CONNECTIONS)]
             with pinned_to(SERVER_CORE):
-                bare_port = stack.enter_context(bare_app(reply_bytes(server.port, requests[0])))
+                beside = stack.enter_context(bare_app(reply_bytes(server.port, requests[0])))
             ours, bare = [], []
-            for number in range(setting.rounds):
-                setting.note(f"round {number + 1}, {form.name.lower()}")
-                ours.append(generate_load(server.port, seconds, requests))
-                bare.append(generate_load(bare_port, seconds, requests))
+            for number in range(num_turns):
+                setting.note(f"turn {number + 1} of {num_turns}: {form.name.lower()}")
+                ours.append(generate_load(serving, seconds, requests))
+                bare.append(generate_load(beside, seconds, requests))
             assert not any(each["failed"] for each in ours + bare)
             busiest = max(each["busy"] for each in ours + bare)
-            note = f"generator at most {busiest:.0%} busy" + ("" if CAN_PIN else "; not pinned")
+            cpu_us = [median(each["cpu_us"] for each in side) for side in (ours, bare)]
+            note = (
+                f"{cpu_us[0]:.1f} beside {cpu_us[1]:.1f} µs of processor time a request; "
+                f"generator at most {busiest:.0%} busy{'' if CAN_PIN else '; not pinned'}"
+            )
             what = f"requests a second, {form.name.lower()}"
             figure = Figure(claim=NAME, what=what, bound=RATE_BOUND, is_floor=True, note=note)
             yield figure.measured(

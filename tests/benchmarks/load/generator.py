@@ -28,6 +28,7 @@ class Tally:
         self.begin_s = end_s
         self.end_s = end_s
         self.latencies_s: list[float] = []
+        self.num_answered = 0
         self.num_failed = 0
         self.num_open = 0
         self.is_over = asyncio.Event()
@@ -60,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._received = b""
         now_s = perf_counter()
         tally = self._tally
+        tally.num_answered += 1
         if now_s >= tally.begin_s:
             tally.latencies_s.append(now_s - self._sent_s)
             if data[9:12] != b"200":
@@ -95,6 +97,7 @@ async def drive(port: int, seconds: float, requests: list[list[bytes]]) -> dict[
     assert latencies, "nothing was answered"
     return {
         "requests_a_second": len(latencies) / seconds,
+        "answered": tally.num_answered,
         "failed": tally.num_failed,
         "p50_ms": latencies[len(latencies) // 2] * 1e3,
         "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,

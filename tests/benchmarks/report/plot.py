@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.figure import Figure as Picture
 
 from benchmarks.claims.figure import Figure
 
 WITHIN, ABOVE = "#3a7d44", "#b3261e"
-ROW_INCHES = 0.28
+ROW_INCHES = 0.26
+TITLE_CHARACTERS = 150
+MOST_SHOWN = 3.0
+"""Longer bars end here; their number stands beside them."""
 
 
 def save_plot(figures: Sequence[Figure], path: Path, title: str) -> None:
@@ -19,15 +23,15 @@ def save_plot(figures: Sequence[Figure], path: Path, title: str) -> None:
     shares = [figure.share or 0.0 for figure in shown]
     axes.barh(
         [f"{figure.claim}: {figure.what}" for figure in shown],
-        shares,
+        [min(share, MOST_SHOWN) for share in shares],
         color=[WITHIN if share <= 1 else ABOVE for share in shares],
     )
     for row, share in enumerate(shares):
-        axes.text(share, row, f" {share:.2f}", va="center", fontsize=8)
+        axes.text(min(share, MOST_SHOWN), row, f" {share:.2f}", va="center", fontsize=8)
     axes.axvline(1, color="black", linewidth=1)
     axes.invert_yaxis()
-    axes.margins(x=0.08)
+    axes.margins(x=0.08, y=0.01)
     axes.tick_params(labelsize=8)
     axes.set_xlabel("share of the bound; 1 is the bound, less is better")
-    axes.set_title(title, fontsize=9, loc="left")
+    picture.suptitle(fill(title, TITLE_CHARACTERS), fontsize=9, x=0.01, ha="left")
     picture.savefig(path, dpi=120)
