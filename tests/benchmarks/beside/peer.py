@@ -74,7 +74,7 @@ class Peer:
         script = os.environ.get("BLOCKYARD_PEER_BENCH", BESIDE_THE_CHECKOUT / "bench" / "peer.py")
         traces = os.environ.get("BLOCKYARD_TRACES", BESIDE_THE_CHECKOUT / "traces")
         return cls(
-            python=Path(python) if python else None,
+            python=Path(python) if python and Path(python).is_file() else None,
             script=Path(script) if Path(script).is_file() else None,
             traces=Path(traces) if Path(traces, TRACE).is_file() else None,
         )
@@ -111,5 +111,5 @@ class Peer:
 
     def _python(self) -> Path:
         if self.python is None:
-            raise PeerMissing("BLOCKYARD_PEER_PYTHON is not set")
+            raise PeerMissing("BLOCKYARD_PEER_PYTHON names no Python")
         return self.python
