@@ -121,7 +121,7 @@ def test_each_status_has_one_outcome_of_five() -> None:
 def test_statuses_of_one_outcome_are_one_histogram() -> None:
     figures = RequestFigures(num_in_flight=lambda: 0)
     for status in (404, 409, 409):
-        figures.answered({}, status, 0.2)
+        figures.answered(None, status, 0.2)
     registry = CollectorRegistry()
     registry.register(figures)
     labels = {"route": NO_ROUTE, "outcome": "refused"}

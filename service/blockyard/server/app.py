@@ -24,6 +24,7 @@ from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.events.hub import EventHub
 from blockyard.server.events.routes import event_routes
+from blockyard.server.gate import Gate
 from blockyard.server.guard import Guard
 from blockyard.server.holders import Holders
 from blockyard.server.journal.errors import JournalError
@@ -32,7 +33,7 @@ from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.metrics import metrics_route
-from blockyard.server.pool_call_handler import HotPath, PoolCallHandlers
+from blockyard.server.pool_call_handler import PoolCallHandlers
 from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.problems import http_problem, internal_error, invalid_fields
@@ -40,6 +41,7 @@ from blockyard.server.readiness import Readiness
 from blockyard.server.request_figures import BOUNDS_S, RequestFigures
 from blockyard.server.routes import api_routes, health_routes, plan_routes
 from blockyard.server.settings import Settings
+from blockyard.server.short_path import ShortPath
 from blockyard.server.slices import Slices
 from blockyard.server.sse import Streams
 from blockyard.server.watch import Watched
@@ -69,7 +71,7 @@ block was dropped, and is never handed out.
 
 
 class Server:
-    """The whole server as one ASGI application: the guard around the hot path around FastAPI.
+    """The whole server as one ASGI application: the guard around FastAPI, and beside it the short path.
 
     Args:
         settings: Its own.
@@ -84,6 +86,7 @@ class Server:
         pools: The pools that it owns; those of the journal, once it is ready.
         readiness: Whether it takes requests.
         streams: Its open streams of server-sent events.
+        short_path: Of its hot calls, for the HTTP protocol; None: they go through ASGI like all else.
     """
 
     def __init__(
@@ -137,17 +140,25 @@ class Server:
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes(find_charts()))
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
-        settled = self._pool_journal.settled
-        guard = Guard(
-            HotPath(self.api, handlers.hot()),
-            max_body_bytes=settings.max_body_bytes,
-            body_timeout_s=settings.body_timeout_s,
+        gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
             readiness=self.readiness,
-            settled=settled if tracing is None else tracing.settled(self._pool_journal),
             registry=registry,
         )
-        self.api.include_router(self._watch_routes(handlers, clock, guard.figures))
+        settled = self._pool_journal.settled
+        guard = Guard(
+            self.api,
+            gate,
+            max_body_bytes=settings.max_body_bytes,
+            body_timeout_s=settings.body_timeout_s,
+            settled=settled if tracing is None else tracing.settled(self._pool_journal),
+        )
+        self.short_path: ShortPath | None = None
+        if tracing is None:  # else each request is to have its span
+            self.short_path = ShortPath(
+                handlers.hot(), gate, self._pool_journal, max_body_bytes=settings.max_body_bytes
+            )
+        self.api.include_router(self._watch_routes(handlers, clock, gate.figures))
         self._asgi = guard if tracing is None else tracing.around(guard)
 
     def _watch_routes(self, handlers: PoolCallHandlers, clock: Clock, figures: RequestFigures) -> APIRouter:

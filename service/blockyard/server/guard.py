@@ -1,23 +1,21 @@
-"""Around every request: limits on bodies and on requests in flight, log and metrics, errors nobody caught.
+"""Around every request that goes through ASGI: the gate, limits on bodies, errors that nobody caught.
 
 The body is read here, whole, before a route runs: a caller who sends slowly, hangs up or sends too much never
 gets as far as a pool.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import structlog
-from prometheus_client import CollectorRegistry
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, Overloaded
+from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady
+from blockyard.server.gate import Gate, Visit
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.problems import http_problem, internal_error
-from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
-from blockyard.server.request_figures import RequestFigures
 from blockyard.server.sse import is_stream
 
 log = structlog.get_logger("blockyard.request")
@@ -40,55 +38,43 @@ class Guard:
 
     Args:
         app: The application.
+        gate: Lets requests in, and counts them.
         max_body_bytes: Largest body.
         body_timeout_s: Time for a body to arrive in.
-        max_requests_in_flight: Requests beyond these are answered ``overloaded``.
-        readiness: Whether the server takes requests; health routes answer all the same.
         settled: Waits until what was done is durable. No answer begins before it returns; where it raises
             NotReady, that is the answer.
-        registry: Where requests are counted.
-
-    Attributes:
-        figures: The counts.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        gate: Gate,
         *,
         max_body_bytes: int,
         body_timeout_s: int,
-        max_requests_in_flight: int,
-        readiness: Readiness,
         settled: Callable[[], Awaitable[None]],
-        registry: CollectorRegistry,
     ) -> None:
         self._app = app
+        self._gate = gate
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
-        self._max_requests_in_flight = max_requests_in_flight
-        self._readiness = readiness
         self._settled = settled
-        self._num_in_flight = 0
-        self.figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
-        registry.register(self.figures)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter_ns()
-        self._num_in_flight += 1
+        visit = self._gate.enter(scope["method"], scope["path"])
 
         def over() -> None:
             """Of a stream its beginning is its answer."""
-            self._num_in_flight -= 1
-            self._note(scope, answer.status, time.perf_counter_ns() - started)
+            visit.route = getattr(scope.get("route"), "path_format", None)
+            self._gate.leave(visit, answer.status)
 
         answer = _Answer(scope, receive, send, self._settled, over)
         try:
-            self._refuse_if_busy(scope["path"])
+            self._gate.check(visit)
             body = await self._body_in_time(scope, receive)
             await self._app(scope, _replay(body, receive), answer.send)
         except BodyLate:
@@ -96,35 +82,15 @@ class Guard:
             late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
             await late(scope, receive, answer.send)
         except ClientGone:
-            log.info("client hung up", method=scope["method"], path=scope["path"])
+            log.info("client hung up", method=visit.method, path=visit.path)
         except BlockyardError as error:
             await render_error(error)(scope, receive, answer.send)
-        except Exception:
-            log.exception("internal error", method=scope["method"], path=scope["path"])
+        except Exception as error:  # noqa: BLE001 - it is logged
+            failed = failure(visit, error)
             if answer.status == 0:
-                await render_problem(internal_error())(scope, receive, answer.send)
+                await failed(scope, receive, answer.send)
         finally:
             answer.end()
-
-    def _note(self, scope: Scope, status: int, duration_ns: int) -> None:
-        self.figures.answered(scope, status, duration_ns / 1e9)
-        log.debug(
-            "request",
-            method=scope["method"],
-            path=scope["path"],
-            status=status,
-            duration_us=duration_ns // 1_000,
-        )
-
-    def _refuse_if_busy(self, path: str) -> None:
-        if path in ("/healthz", "/readyz"):
-            return
-        self._readiness.check()
-        if self._num_in_flight > self._max_requests_in_flight:
-            raise Overloaded(
-                f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
-                {"retry_after_ms": RETRY_AFTER_MS},
-            )
 
     async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
         """The request's body, whole.
@@ -169,6 +135,12 @@ class Guard:
         if size > self._max_body_bytes:
             raise BodyTooLarge.of(self._max_body_bytes)
         return b"".join(parts)
+
+
+def failure(visit: Visit, error: Exception) -> Response:
+    """What to say of ``error``, a mistake of ours; the log says what it was."""
+    log.error("internal error", method=visit.method, path=visit.path, exc_info=error)
+    return render_problem(internal_error())
 
 
 class _Answer:

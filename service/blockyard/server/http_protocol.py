@@ -1,8 +1,14 @@
-"""HTTP/1.1 with a bound on what stands before a body, which uvicorn's own protocol has not."""
+"""HTTP/1.1: uvicorn's protocol, a bound on what stands before a body, and the short path of hot calls."""
 
+import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from blockyard.server.gate import Visit
+from blockyard.server.media import Answer
+from blockyard.server.short_path import ShortCall, ShortPath, header_lines
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers."""
@@ -10,30 +16,186 @@ MAX_HEAD_BYTES = 64 * 1024
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-class BoundedHttpProtocol(HttpToolsProtocol):
-    """Ends a connection whose request has a head of more than `MAX_HEAD_BYTES`, give or take one packet."""
+class Waiting:
+    """Stands where uvicorn keeps a request that it works on, while an answer waits for the journal."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete", "scope")
+
+    def __init__(self) -> None:
+        self.scope: dict[str, Any] = {}
+        self.keep_alive = True
+        self.disconnected = False
+        self.response_complete = False
+        self.message_event = asyncio.Event()
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection.
+
+    It ends where a request has a head of more than `MAX_HEAD_BYTES`, give or take one packet. The application
+    has a `ShortPath` as its ``short_path``, or None: then all goes through ASGI.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._short_path: ShortPath | None = self.app.short_path
         self._is_in_head = False
         self._num_head_bytes = 0
+        self._call: ShortCall | None = None
+        self._body = b""
+        self._idle_since_s: float | None = None
 
     def on_message_begin(self) -> None:
         """The parser has met the beginning of a request."""
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
         self._is_in_head = True
         self._num_head_bytes = 0
 
     def on_headers_complete(self) -> None:
         """The parser has met the end of its headers."""
         self._is_in_head = False
-        super().on_headers_complete()
+        if self._short_path is not None and self._is_ordinary():
+            self._call = self._short_path.find(self.url)
+            self._body = b""
+        if self._call is None:
+            self._take_long_path()
+
+    def on_body(self, body: bytes) -> None:
+        """The parser has met a part of its body."""
+        if self._call is None:
+            super().on_body(body)
+        else:
+            self._body = self._body + body if self._body else body
+
+    def on_message_complete(self) -> None:
+        """The parser has met its end."""
+        call, self._call = self._call, None
+        if call is not None:
+            assert self._short_path is not None, "it has found the call"
+            if len(self._body) <= self._short_path.max_body_bytes:
+                self._answer(self._short_path, call)
+                return
+            self._take_long_path()
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         """Something has arrived."""
         super().data_received(data)
+        if self._call is not None:  # the rest of its body comes later, if it comes
+            self._call = None
+            self._take_long_path()
         if self._is_in_head:
             self._num_head_bytes += len(data)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request before this one is not answered yet."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _is_ordinary(self) -> bool:
+        """Whether it is a POST of HTTP/1.1 on a connection that stays open, with nothing before it."""
+        parser = self.parser
+        return (
+            parser.get_method() == b"POST"
+            and not self._is_busy
+            and not self.flow.write_paused
+            and not self.expect_100_continue
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
+        )
+
+    def _take_long_path(self) -> None:
+        """Begin the request as uvicorn does, with as much of its body as there is."""
+        url, headers, expects_go_ahead = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects_go_ahead
+        self.headers.extend(headers)
+        super().on_headers_complete()
+        body, self._body = self._body, b""
+        if body:
+            super().on_body(body)
+
+    def _answer(self, short_path: ShortPath, call: ShortCall) -> None:
+        visit, answer = short_path.answer(call, self.headers, self._body)
+        self._body = b""
+        settling = short_path.settling
+        if settling is None:
+            self._send(short_path, short_path.tell(visit, answer), keep_alive=True)
+            return
+        self.cycle = waiting = Waiting()  # type: ignore[assignment]
+        settling.add_done_callback(lambda _: self._settled(short_path, waiting, visit, answer))
+
+    def _settled(
+        self, short_path: ShortPath, waiting: Waiting, visit: Visit, answer: Answer | Response
+    ) -> None:
+        waiting.response_complete = True
+        self._send(short_path, short_path.tell(visit, answer), keep_alive=waiting.keep_alive)
+
+    def _send(self, short_path: ShortPath, answer: Answer | Response, *, keep_alive: bool) -> None:
+        if self.transport.is_closing():
+            return
+        if isinstance(answer, Answer):
+            headers, body = answer.head, answer.body
+        else:
+            headers = header_lines(answer.raw_headers)
+            body = bytes(answer.body)
+        self.transport.write(
+            b"".join(
+                (
+                    STATUS_LINE[answer.status if isinstance(answer, Answer) else answer.status_code],
+                    short_path.lines_of(self.server_state.default_headers),
+                    headers,
+                    b"\r\n" if keep_alive else b"connection: close\r\n\r\n",
+                    body,
+                )
+            )
+        )
+        if not keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    # uvicorn sets a timer anew at each response, which takes longer than many a call.
+
+    def on_response_complete(self) -> None:
+        """A request is answered: begin the next one, if it is there; else the connection is idle."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since_s = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._watch_idleness(self.timeout_keep_alive)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since_s = None
+
+    def _watch_idleness(self, delay_s: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(delay_s, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End the connection if it has been idle for long; else look again when it may have been."""
+        self.timeout_keep_alive_task = None
+        if self._idle_since_s is None:
+            return  # the next response begins it anew
+        idle_s = self.loop.time() - self._idle_since_s
+        if idle_s >= self.timeout_keep_alive:
+            super().timeout_keep_alive_handler()
+        else:
+            self._watch_idleness(self.timeout_keep_alive - idle_s)

@@ -1,7 +1,9 @@
 """Bodies on the wire: JSON, and msgpack of the same structure where a route takes it."""
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import ormsgpack
 import pydantic_core
@@ -65,20 +67,78 @@ def wants_msgpack(headers: Headers) -> bool:
     return _MSGPACK in accept
 
 
+class Answer(NamedTuple):
+    """What a call is answered.
+
+    Attributes:
+        status: HTTP status.
+        media_type: Of the body.
+        body: As it travels.
+    """
+
+    status: int
+    media_type: str
+    body: bytes
+
+    @property
+    def head(self) -> bytes:
+        """The headers that describe its body, as they travel."""
+        return b"content-length: %d\r\ncontent-type: %s\r\n" % (len(self.body), self.media_type.encode())
+
+    def response(self) -> Response:
+        """The same for Starlette."""
+        return Response(self.body, self.status, media_type=self.media_type)
+
+
 class ReplyWriter(Generic[R]):
     """Writes one kind of reply. Fields that are None are left out."""
 
-    __slots__ = ("_adapter",)
+    __slots__ = ("_adapter", "_plain")
 
     def __init__(self, reply: type[R]) -> None:
         self._adapter: TypeAdapter[R] = TypeAdapter(reply)
+        self._plain = plain_writer(reply)
 
-    def write(self, reply: R, *, msgpack: bool, status: int) -> Response:
-        """``reply`` as a response."""
+    def write(self, reply: R, *, msgpack: bool, status: int) -> Answer:
+        """``reply`` as an answer."""
         if msgpack:
-            plain = self._adapter.dump_python(reply, exclude_none=True)
-            return Response(ormsgpack.packb(plain), status, media_type=MSGPACK)
-        return Response(self._adapter.dump_json(reply, exclude_none=True), status, media_type=JSON)
+            return Answer(status, MSGPACK, ormsgpack.packb(self._plain(reply)))
+        return Answer(status, JSON, self._adapter.dump_json(reply, exclude_none=True))
+
+
+def plain_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    """What makes instances of the dataclass ``kind`` dictionaries, without what is None in them.
+
+    Fields that are dataclasses, or lists of them, likewise: told by the fields' types, once.
+    """
+    hints = get_type_hints(kind)
+    writers = [(field.name, _writer_of_hint(hints[field.name])) for field in fields(kind)]
+
+    def plain(value: Any) -> dict[str, Any]:
+        found = {}
+        for name, write in writers:
+            part = getattr(value, name)
+            if part is not None:
+                found[name] = part if write is None else write(part)
+        return found
+
+    return plain
+
+
+def _writer_of_hint(hint: Any) -> Callable[[Any], Any] | None:
+    """For a field's type that is a dataclass, a list of it, or of one of several; None for all else."""
+    if is_dataclass(hint):
+        assert isinstance(hint, type)
+        return plain_writer(hint)
+    if get_origin(hint) is list:
+        (item,) = get_args(hint)
+        kinds = get_args(item) if get_origin(item) is UnionType else (item,)
+        writers = {
+            kind: plain_writer(kind) for kind in kinds if isinstance(kind, type) and is_dataclass(kind)
+        }
+        if writers:
+            return lambda values: [writers[type(value)](value) for value in values]
+    return None
 
 
 def render_problem(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:

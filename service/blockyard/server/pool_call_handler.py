@@ -1,7 +1,7 @@
 """Serving the pool calls: each reads its raw body, makes one core call, writes bytes.
 
-They are plain Starlette routes, without FastAPI's machinery. The hot ones, which schedulers wait for, are
-also found without Starlette's: `HotPath` takes them before any router sees them.
+They are plain Starlette routes, without FastAPI's machinery. The hot ones, which schedulers wait for, have a
+shorter path to here as well: see `blockyard.server.short_path`.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,13 @@ import xxhash
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blockyard.core import commands as ask
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Found, LeaseGranted, Reply
 from blockyard.server.clock import Clock
-from blockyard.server.media import BodyReader, Headers, ReplyWriter, wants_msgpack
+from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
 from blockyard.server.schemas import LookupBody, PoolBody
@@ -54,19 +53,30 @@ class PoolCallHandler:
     async def endpoint(self, request: Request) -> Response:
         """The call as a Starlette endpoint."""
         raw = await request.body()
-        return self.answer(request.scope, request.path_params, raw)
+        scope = request.scope
+        scope["route"] = self
+        headers = dict(scope["headers"])
+        answer = self.answer(scope["path"], request.path_params, scope["query_string"], headers, raw)
+        return answer.response()
 
-    def answer(self, scope: Scope, path_params: dict[str, Any], raw: bytes) -> Response:
-        """Do the call that is in ``raw``; from then on ``scope`` has this handler as its route.
+    def answer(
+        self, path: str, path_params: Mapping[str, Any], query: bytes, headers: Headers, raw: bytes
+    ) -> Answer:
+        """Do the call that is in ``raw``.
+
+        Args:
+            path: Of the request.
+            path_params: Its variable parts by their names.
+            query: What stands behind its question mark.
+            headers: By their lower-case names.
+            raw: Its body.
 
         Raises:
             BlockyardError: It is refused.
         """
-        scope["route"] = self
         call = self._call
-        if scope["query_string"]:
+        if query:
             raise InvalidRequest.of("query", "this route takes no query parameters")
-        headers: Headers = dict(scope["headers"])
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
@@ -76,7 +86,7 @@ class PoolCallHandler:
             reply = _lookup(self._pools.get(name), cast("LookupBody", body))
         else:
             asked = call.command(body, path_params)
-            command = once(headers, scope["path"], raw, asked) if call.method == "POST" else asked
+            command = once(headers, path, raw, asked) if call.method == "POST" else asked
             reply = self._pools.apply(name, command, self._clock.now_ms())
             if isinstance(reply, LeaseGranted):
                 reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
@@ -99,34 +109,6 @@ class PoolCallHandlers:
     def hot(self) -> dict[str, PoolCallHandler]:
         """Those that schedulers wait for, by the last part of their path."""
         return {call.path[1:]: self._by_path[call.path] for call in POOL_CALLS if call.is_hot}
-
-
-class HotPath:
-    """ASGI middleware that answers the hot calls by itself; all else goes on to ``app``.
-
-    It expects a request's body whole, in one message.
-    """
-
-    def __init__(self, app: ASGIApp, handlers: Mapping[str, PoolCallHandler]) -> None:
-        self._app = app
-        self._handlers = handlers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request.
-
-        Raises:
-            BlockyardError: A hot call is refused.
-        """
-        if scope["type"] == "http" and scope["method"] == "POST":
-            path: str = scope["path"]
-            pool, _, name = path.removeprefix(POOLS_PATH).partition("/")
-            handler = self._handlers.get(name)
-            if handler is not None and path.startswith(POOLS_PATH):
-                message = await receive()
-                response = handler.answer(scope, {"pool": pool}, message["body"])
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 def once(headers: Headers, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Command:

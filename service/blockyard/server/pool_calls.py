@@ -4,7 +4,7 @@ One table, from which come the routes that serve them and their part of the Open
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,31 +33,31 @@ class PoolCall:
     body: type[schemas.PoolBody]
     reply: type[tell.Reply]
     summary: str
-    command: Callable[[Any, dict[str, Any]], ask.PoolCommand] | None
+    command: Callable[[Any, Mapping[str, Any]], ask.PoolCommand] | None
     status: int = 200
     is_hot: bool = False
     method: str = "POST"
 
 
-def _own_command(body: Any, _: dict[str, Any]) -> ask.PoolCommand:
+def _own_command(body: Any, _: Mapping[str, Any]) -> ask.PoolCommand:
     return cast("ask.PoolCommand", body.command())
 
 
-def _create_lease(body: schemas.CreateLease, _: dict[str, Any]) -> ask.CreateLease:
+def _create_lease(body: schemas.CreateLease, _: Mapping[str, Any]) -> ask.CreateLease:
     return ask.CreateLease(
         lease_id=LeaseId(secrets.token_hex(16)), holder=body.holder, ttl_ms=body.ttl_ms, epoch=body.epoch
     )
 
 
-def _renew_lease(body: schemas.PoolBody, path: dict[str, Any]) -> ask.RenewLease:
+def _renew_lease(body: schemas.PoolBody, path: Mapping[str, Any]) -> ask.RenewLease:
     return ask.RenewLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _delete_lease(body: schemas.PoolBody, path: dict[str, Any]) -> ask.DeleteLease:
+def _delete_lease(body: schemas.PoolBody, path: Mapping[str, Any]) -> ask.DeleteLease:
     return ask.DeleteLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _reset_prefix_cache(body: schemas.PoolBody, _: dict[str, Any]) -> ask.ResetPrefixCache:
+def _reset_prefix_cache(body: schemas.PoolBody, _: Mapping[str, Any]) -> ask.ResetPrefixCache:
     return ask.ResetPrefixCache(epoch=body.epoch)
 
 

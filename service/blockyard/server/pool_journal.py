@@ -1,5 +1,6 @@
 """What the pools write down, if they write anything down."""
 
+import asyncio
 from collections.abc import Callable
 
 from blockyard.core.config import PoolConfig
@@ -31,9 +32,14 @@ class PoolJournal:
         self._commit = None if journal is None else GroupCommit(journal, on_failure, figures)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether `settled` has nothing to wait for."""
-        return self._commit is None or self._commit.is_settled
+    def settling(self) -> asyncio.Future[None] | None:
+        """What `settled` waits for; None: nothing."""
+        return None if self._commit is None else self._commit.settling
+
+    def check_sound(self) -> None:
+        """Raise NotReady where it could not be written, and so nothing may be told any more."""
+        if self._commit is not None:
+            self._commit.check_sound()
 
     async def settled(self) -> None:
         """Wait until all that was applied is durable: then it may be told.

@@ -5,7 +5,6 @@ from http import HTTPStatus
 
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import Scope
 
 from blockyard.core.histogram import Histogram
 from blockyard.server.histogram import add_histogram
@@ -28,15 +27,15 @@ class RequestFigures(Collector):
         self._by_status: dict[tuple[str, int], Histogram] = {}  # several of one outcome are the same
         self._durations: dict[tuple[str, str], Histogram] = {}
 
-    def answered(self, scope: Scope, status: int, duration_s: float) -> None:
+    def answered(self, route: str | None, status: int, duration_s: float) -> None:
         """Count one request.
 
         Args:
-            scope: Its own; ``route``, if there is one, has a template as its ``path_format``.
+            route: Its route's template; None where none answered.
             status: HTTP status of its answer; 0 where none was sent.
             duration_s: How long it took.
         """
-        route: str = getattr(scope.get("route"), "path_format", NO_ROUTE)
+        route = NO_ROUTE if route is None else route
         known = self._by_status.get((route, status))
         if known is None:
             known = self._by_status[route, status] = self._of(route, outcome(status))

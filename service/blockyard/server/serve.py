@@ -17,7 +17,7 @@ from blockyard.server import logs
 from blockyard.server.app import Server, create_app
 from blockyard.server.durable import Durable
 from blockyard.server.events.errors import EventsUnavailable
-from blockyard.server.http_protocol import BoundedHttpProtocol
+from blockyard.server.http_protocol import HttpProtocol
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.settings import Settings
 
@@ -149,7 +149,7 @@ def _serve(
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
-        http=BoundedHttpProtocol,
+        http=HttpProtocol,
         ws="none",
     )
     server = _Server(config, app)

@@ -64,9 +64,9 @@ class GroupCommit:
             line.waiting = []
 
     @property
-    def is_settled(self) -> bool:
-        """Whether `settled` has nothing to wait for."""
-        return self._gathering is None and self._appending is None
+    def settling(self) -> asyncio.Future[None] | None:
+        """What `settled` waits for; None: nothing."""
+        return self._gathering or self._appending
 
     async def settled(self) -> None:
         """Wait until all that was added is durable: then what was read from pools may be told.
@@ -74,9 +74,13 @@ class GroupCommit:
         Raises:
             NotReady: An append has failed; nothing may be told any more.
         """
-        last = self._gathering or self._appending
+        last = self.settling
         if last is not None:
             await asyncio.shield(last)
+        self.check_sound()
+
+    def check_sound(self) -> None:
+        """Raise NotReady where an append has failed: what was done since may not be told."""
         if self.has_failed:
             raise _failed()
 

@@ -120,7 +120,7 @@ def traced_settled(journal: PoolJournal, tracer: Tracer) -> Callable[[], Awaitab
     """`PoolJournal.settled` with a span around it, where there is something to wait for."""
 
     async def settled() -> None:
-        if journal.is_settled or not get_current_span().is_recording():
+        if journal.settling is None or not get_current_span().is_recording():
             await journal.settled()
             return
         with tracer.start_as_current_span("wait for journal"):

@@ -1,0 +1,93 @@
+"""Lets requests in: no more at once than allowed, and none while the server is not ready.
+
+Each is counted when it leaves.
+"""
+
+import time
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from blockyard.core.errors import Overloaded
+from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
+from blockyard.server.request_figures import RequestFigures
+
+PROBES = ("/healthz", "/readyz")
+"""Answered whatever the server is about."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request that is being worked on.
+
+    Attributes:
+        method: HTTP method.
+        path: As it was asked for.
+        began_ns: When, by the process's performance counter.
+        route: Its route's template, once that is known.
+    """
+
+    method: str
+    path: str
+    began_ns: int
+    route: str | None = None
+
+
+class Gate:
+    """All requests pass it, and leave by it.
+
+    Args:
+        max_requests_in_flight: Requests beyond these are refused.
+        readiness: Whether the server takes requests.
+        registry: Where they are counted.
+
+    Attributes:
+        figures: The counts.
+    """
+
+    def __init__(
+        self, *, max_requests_in_flight: int, readiness: Readiness, registry: CollectorRegistry
+    ) -> None:
+        self._max_requests_in_flight = max_requests_in_flight
+        self._readiness = readiness
+        self._num_in_flight = 0
+        self.figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
+        registry.register(self.figures)
+        self._log = structlog.get_logger(
+            "blockyard.request"
+        ).bind()  # bound once: it is used for every request
+
+    def enter(self, method: str, path: str, route: str | None = None) -> Visit:
+        """A request has begun: to be followed by `leave`, whatever comes of it."""
+        self._num_in_flight += 1
+        return Visit(method, path, time.perf_counter_ns(), route)
+
+    def check(self, visit: Visit) -> None:
+        """Let it in.
+
+        Raises:
+            NotReady: The server starts or stops.
+            Overloaded: Too many are in already.
+        """
+        if visit.path in PROBES:
+            return
+        self._readiness.check()
+        if self._num_in_flight > self._max_requests_in_flight:
+            raise Overloaded(
+                f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
+                {"retry_after_ms": RETRY_AFTER_MS},
+            )
+
+    def leave(self, visit: Visit, status: int) -> None:
+        """It was answered with ``status``; 0: not at all."""
+        self._num_in_flight -= 1
+        duration_ns = time.perf_counter_ns() - visit.began_ns
+        self.figures.answered(visit.route, status, duration_ns / 1e9)
+        self._log.debug(
+            "request",
+            method=visit.method,
+            path=visit.path,
+            status=status,
+            duration_us=duration_ns // 1_000,
+        )

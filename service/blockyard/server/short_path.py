@@ -1,0 +1,111 @@
+"""The short path of the hot calls: from the HTTP parser to the pool and back, without ASGI in between.
+
+A call that arrives whole in one packet is answered within the callback that brought it: no task, no scope, no
+router. What it may do and how it is told is the same as on the long path, since the gate, the handlers and
+the journal are the same. All that is out of the ordinary takes the long path: large bodies, slow senders,
+pipelined requests, other HTTP versions, readers that do not read.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from blockyard.core.errors import BlockyardError, NotReady
+from blockyard.server.gate import Gate, Visit
+from blockyard.server.guard import failure
+from blockyard.server.media import Answer, render_error
+from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
+from blockyard.server.pool_journal import PoolJournal
+
+MAX_KNOWN_CALLS = 4_096
+"""URLs whose meaning is remembered: one a pool and hot route."""
+
+_POOLS_PATH = POOLS_PATH.encode()
+
+
+class ShortCall(NamedTuple):
+    """What a URL stands for."""
+
+    handler: PoolCallHandler
+    path: str
+    path_params: Mapping[str, str]
+
+
+class ShortPath:
+    """Answers hot calls at once.
+
+    Args:
+        handlers: By the last part of their path.
+        gate: Lets requests in, and counts them.
+        journal: No answer may be sent before it has written down what the call did.
+        max_body_bytes: Larger bodies are refused, by the long path.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, PoolCallHandler],
+        gate: Gate,
+        journal: PoolJournal,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        self._handlers = handlers
+        self._gate = gate
+        self._journal = journal
+        self._known: dict[bytes, ShortCall] = {}
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._header_lines = b""
+        self.max_body_bytes = max_body_bytes
+
+    def find(self, url: bytes) -> ShortCall | None:
+        """The hot call that a POST to ``url`` is; None for all else."""
+        known = self._known.get(url)
+        if known is None and url.startswith(_POOLS_PATH) and b"%" not in url and b"?" not in url:
+            pool, _, name = url[len(_POOLS_PATH) :].decode("latin-1").partition("/")
+            handler = self._handlers.get(name)
+            if handler is not None:
+                if len(self._known) >= MAX_KNOWN_CALLS:
+                    self._known.clear()
+                known = self._known[url] = ShortCall(handler, f"{POOLS_PATH}{pool}/{name}", {"pool": pool})
+        return known
+
+    def answer(
+        self, call: ShortCall, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[Visit, Answer | Response]:
+        """Do a call. What it is answered is for `tell`, once `settling` is done."""
+        visit = self._gate.enter("POST", call.path)
+        try:
+            self._gate.check(visit)
+            visit.route = call.handler.path_format
+            return visit, call.handler.answer(call.path, call.path_params, b"", dict(headers), body)
+        except BlockyardError as error:
+            return visit, render_error(error)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            return visit, failure(visit, error)
+
+    @property
+    def settling(self) -> asyncio.Future[None] | None:
+        """Done once all is written down that was done so far; None where it is."""
+        return self._journal.settling
+
+    def lines_of(self, headers: list[tuple[bytes, bytes]]) -> bytes:
+        """As `header_lines`, of the server's own headers: a new list whenever there is a new second."""
+        if headers is not self._headers:
+            self._headers, self._header_lines = headers, header_lines(headers)
+        return self._header_lines
+
+    def tell(self, visit: Visit, answer: Answer | Response) -> Answer | Response:
+        """What may be told of a call: its answer, or that it is not known whether that was written down."""
+        try:
+            self._journal.check_sound()
+        except NotReady as error:
+            answer = render_error(error)
+        self._gate.leave(visit, answer.status if isinstance(answer, Answer) else answer.status_code)
+        return answer
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """``headers`` as they travel."""
+    return b"".join([b"%s: %s\r\n" % header for header in headers])
