@@ -1,7 +1,7 @@
 """A live sequence: its block tables and how far it has come."""
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from blockyard.core.extra_keys import event_extra_keys
@@ -32,7 +32,7 @@ class BlockTable:
 
     def to_state(self) -> dict[str, Any]:
         """The table as plain data."""
-        state = {name: getattr(self, name) for name in self.__slots__}
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**state, "block_ids": list(self.block_ids)}
 
 

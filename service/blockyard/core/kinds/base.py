@@ -89,13 +89,18 @@ class HitSearch:
         return self.index.find(self.groups, self.fine_hashes[num_tokens // self.hash_block_size - 1])
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(ABC):
-    """A kind of layer with its sizes. Equal values are looked up together.
+    """A kind of layer with its sizes, which never change. Equal ones are looked up together.
 
-    ``block_size``: tokens a block, at least 1. ``is_draft``: a draft model's: its last matched block is
-    computed anew.
+    No dataclass: compiled, one would take what is said of the class for its fields.
+
+    Args:
+        block_size: Tokens a block, at least 1.
+        is_draft: A draft model's: its last matched block is computed anew.
+        further_sizes: What else has to be equal.
     """
+
+    __slots__ = ("_sizes", "block_size", "is_draft")
 
     cuts_to_any_length: ClassVar[bool] = False
     """Whether every shorter part of a hit, from its beginning, is a hit as well."""
@@ -112,8 +117,16 @@ class Kind(ABC):
     can_be_draft: ClassVar[bool] = False
     """Whether a hit can end a block earlier, so that a drafter's last block is computed anew."""
 
-    block_size: int
-    is_draft: bool
+    def __init__(self, block_size: int, is_draft: bool, *further_sizes: int) -> None:
+        self.block_size = block_size
+        self.is_draft = is_draft
+        self._sizes = (type(self), block_size, is_draft, further_sizes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and self._sizes == other._sizes
+
+    def __hash__(self) -> int:
+        return hash(self._sizes)
 
     @classmethod
     @abstractmethod

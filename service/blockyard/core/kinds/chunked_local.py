@@ -4,19 +4,20 @@ chunks         |0 ..... k-1|k ..... 2k-1|2k ....      k = attention_chunk_size
 token c reads                            [-- c]       blocks wholly before its chunk are dropped
 """
 
-from dataclasses import dataclass
-
 from blockyard.core.arithmetic import align_down, div_ceil
 from blockyard.core.config import GroupConfig
 from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
 
 
-@dataclass(frozen=True, slots=True)
 class ChunkedLocalAttention(Kind):
     """Keeps the blocks that the current chunk of ``attention_chunk_size`` tokens (at least 1) reaches."""
 
-    attention_chunk_size: int
+    __slots__ = ("attention_chunk_size",)
+
+    def __init__(self, block_size: int, is_draft: bool, attention_chunk_size: int) -> None:
+        super().__init__(block_size, is_draft, attention_chunk_size)
+        self.attention_chunk_size = attention_chunk_size
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "ChunkedLocalAttention":

@@ -1,7 +1,6 @@
 """Layers whose blocks are never found by another sequence, and are few or given once."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from blockyard.core.arithmetic import div_ceil
@@ -11,9 +10,10 @@ from blockyard.core.kinds.base import ANY_LENGTH, Demand, GroupHit, HitSearch, K
 from blockyard.core.sequence import BlockTable
 
 
-@dataclass(frozen=True, slots=True)
 class _Uncached(Kind):
     """A kind that is no part of a hit."""
+
+    __slots__ = ()
 
     is_cacheable: ClassVar[bool] = False
     drops_blocks: ClassVar[bool] = False
@@ -37,9 +37,10 @@ class _Uncached(Kind):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
 class CrossAttention(_Uncached):
     """Blocks for the encoder's output, given at a sequence's beginning. No prefix of tokens stands for it."""
+
+    __slots__ = ()
 
     allows_hits: ClassVar[bool] = False
 
@@ -48,20 +49,24 @@ class CrossAttention(_Uncached):
         return div_ceil(demand.num_encoder_tokens, self.block_size)
 
 
-@dataclass(frozen=True, slots=True)
 class OneBlock(_Uncached):
     """A block that is written in a circle: of a circular buffer, or an indexer's tail."""
+
+    __slots__ = ()
 
     def num_blocks(self, demand: Demand) -> int:  # noqa: ARG002 - whatever the length
         """One."""
         return 1
 
 
-@dataclass(frozen=True, slots=True)
 class HotBlocks(_Uncached):
     """A buffer of ``num_blocks_per_request`` blocks (at least 1) for pages that lie on the host."""
 
-    num_blocks_per_request: int
+    __slots__ = ("num_blocks_per_request",)
+
+    def __init__(self, block_size: int, is_draft: bool, num_blocks_per_request: int) -> None:
+        super().__init__(block_size, is_draft, num_blocks_per_request)
+        self.num_blocks_per_request = num_blocks_per_request
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "HotBlocks":
@@ -75,9 +80,10 @@ class HotBlocks(_Uncached):
         return self.num_blocks_per_request
 
 
-@dataclass(frozen=True, slots=True)
 class ResidentBlocks(_Uncached):
     """Blocks of tokens that are computed now, until their pages lie on the host."""
+
+    __slots__ = ()
 
     drops_blocks: ClassVar[bool] = True
 

@@ -1,6 +1,5 @@
 """Full attention: every token looks at all before it, so nothing is dropped and a hit has no holes."""
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
@@ -10,9 +9,10 @@ from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
 from blockyard.core.prefix_index import first_block
 
 
-@dataclass(frozen=True, slots=True)
 class FullAttention(Kind):
     """Keeps every block of a sequence."""
+
+    __slots__ = ()
 
     cuts_to_any_length: ClassVar[bool] = True
     can_split_blocks: ClassVar[bool] = True

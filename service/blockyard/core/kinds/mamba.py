@@ -7,7 +7,6 @@ blocks as well, where a later sequence may go on. Its table is indexed by positi
     table      null    S        running   s    s       S: the state after 32 tokens; s: of speculated ones
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from blockyard.core.arithmetic import align_down, div_ceil
@@ -18,11 +17,14 @@ from blockyard.core.kinds.base import Demand, GroupHit, HitSearch, Kind, Progres
 from blockyard.core.sequence import BlockTable
 
 
-@dataclass(frozen=True, slots=True)
 class RecurrentStates(Kind):
     """A running state, and ``num_speculative_blocks`` behind it: those after tokens that were speculated."""
 
-    num_speculative_blocks: int
+    __slots__ = ("num_speculative_blocks",)
+
+    def __init__(self, block_size: int, is_draft: bool, num_speculative_blocks: int) -> None:
+        super().__init__(block_size, is_draft, num_speculative_blocks)
+        self.num_speculative_blocks = num_speculative_blocks
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "RecurrentStates":
@@ -52,9 +54,10 @@ class RecurrentStates(Kind):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
 class RunningState(RecurrentStates):
     """Mode ``none``: no states but the running one and the speculative ones."""
+
+    __slots__ = ()
 
     is_cacheable: ClassVar[bool] = False
     allows_hits: ClassVar[bool] = False
@@ -64,9 +67,10 @@ class RunningState(RecurrentStates):
         return div_ceil(demand.num_slots, self.block_size) + self.num_speculative_blocks
 
 
-@dataclass(frozen=True, slots=True)
 class AlignedStates(RecurrentStates):
     """Mode ``align``: those at the ends of blocks as well."""
+
+    __slots__ = ()
 
     can_split_blocks: ClassVar[bool] = True
     keeps_states: ClassVar[bool] = True

@@ -4,7 +4,6 @@ positions      0 ........ P ........ c-w ........ c      P = prompt tokens, w = 
 token c reads  [----------]          [------------]      blocks wholly between the two are dropped
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from blockyard.core.arithmetic import div_ceil
@@ -13,14 +12,17 @@ from blockyard.core.kinds.base import Progress, require_only
 from blockyard.core.kinds.full_attention import FullAttention
 
 
-@dataclass(frozen=True, slots=True)
 class ReferenceWindow(FullAttention):
     """Keeps the prompt's blocks and those that a window of ``rswa_window`` tokens (at least 1) reaches."""
+
+    __slots__ = ("rswa_window",)
 
     can_split_blocks: ClassVar[bool] = False
     drops_blocks: ClassVar[bool] = True
 
-    rswa_window: int
+    def __init__(self, block_size: int, is_draft: bool, rswa_window: int) -> None:
+        super().__init__(block_size, is_draft, rswa_window)
+        self.rswa_window = rswa_window
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "ReferenceWindow":

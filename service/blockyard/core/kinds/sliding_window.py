@@ -4,7 +4,6 @@ positions      0 ........ c-w+1 ........ c        w = sliding_window
 token c reads             [--------------]        blocks wholly before c-w+1 are dropped
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from blockyard.core.arithmetic import div_ceil
@@ -13,7 +12,6 @@ from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
 
 
-@dataclass(frozen=True, slots=True)
 class SlidingWindow(Kind):
     """Keeps the blocks that a window of ``sliding_window`` tokens (at least 1) reaches.
 
@@ -21,10 +19,16 @@ class SlidingWindow(Kind):
     does not need them.
     """
 
+    __slots__ = ("extra_retained_tokens", "sliding_window")
+
     can_be_draft: ClassVar[bool] = True
 
-    sliding_window: int
-    extra_retained_tokens: int
+    def __init__(
+        self, block_size: int, is_draft: bool, sliding_window: int, extra_retained_tokens: int
+    ) -> None:
+        super().__init__(block_size, is_draft, sliding_window, extra_retained_tokens)
+        self.sliding_window = sliding_window
+        self.extra_retained_tokens = extra_retained_tokens
 
     @classmethod
     def from_config(cls, config: GroupConfig) -> "SlidingWindow":
