@@ -31,22 +31,22 @@ WATCHED = 1
 """The one block of a small store that is in the sample."""
 
 
-class TimedStore(BlockStore):
+class TimedStore:
     """Six blocks, of which a sequence takes the first three."""
 
     def __init__(self) -> None:
-        super().__init__(6, 1, Counters())
-        self.residency = Residency(6)
-        assert self.take(3) == [1, 2, 3]
+        self.blocks = BlockStore(6, 1, Counters())
+        self.blocks.residency = Residency(6)
+        assert self.blocks.take(3) == [1, 2, 3]
 
-    def at(self, seconds: int) -> "TimedStore":
-        self.residency.now_ms = 1_000 * seconds
-        return self
+    def at(self, seconds: int) -> BlockStore:
+        self.blocks.residency.now_ms = 1_000 * seconds
+        return self.blocks
 
     @property
     def spans(self) -> tuple[list[float], list[float], list[float]]:
         """Of lifetimes, idle times and gaps: their number and their sum, or nothing if there are none."""
-        kept = self.residency
+        kept = self.blocks.residency
         histograms = (kept.lifetime_s, kept.idle_before_evict_s, kept.reuse_gap_s)
         lifetimes, idle, gaps = ([sum(h.counts), h.sum] if any(h.counts) else [] for h in histograms)
         return lifetimes, idle, gaps
@@ -135,10 +135,10 @@ def test_a_block_that_hashes_move_to_begins_to_live_and_the_other_is_not_evicted
 def test_a_copy_that_was_not_made_is_not_evicted() -> None:
     store = TimedStore()
     store.at(0).publish(WATCHED, 0, b"one")
-    store.states_to_copy[WATCHED] = "lease"  # type: ignore[assignment]
-    store.publish(2, 0, b"two")
+    store.blocks.states_to_copy[WATCHED] = "lease"  # type: ignore[assignment]
+    store.at(0).publish(2, 0, b"two")
     store.at(10).note_copied(WATCHED, is_copied=False)
-    store.release([2, WATCHED])
+    store.at(10).release([2, WATCHED])
     assert store.at(20).take(4) == [WATCHED, 4, 5, 2]  # with one that is evicted
     assert store.spans == ([], [], [])
 
