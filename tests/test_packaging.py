@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,16 @@ def test_the_wheel_holds_nothing_else(wheel_files: list[str]) -> None:
     assert sorted(re.sub(r"-[\d.]+\.dist-info", "", top) for top in tops) == ["blockyard", "blockyard"]
     assert not [name for name in wheel_files if re.search(r"(^|/)(tests?/|test_|conftest)|\.(pyc|md)$", name)]
     assert "blockyard/__init__.py" not in wheel_files  # a namespace: other wheels may add to it
+
+
+def test_a_wheel_is_pure_unless_compiling_is_asked_for(wheel_files: list[str]) -> None:
+    assert {Path(name).suffix for name in wheel_files} & {".so", ".pyd"} == set()
+
+
+def test_what_can_be_compiled_is_there() -> None:
+    modules = runpy.run_path(str(ROOT / "service/compile_core.py"))["MODULES"]
+    assert modules
+    assert [name for name in modules if not (ROOT / f"service/blockyard/core/{name}.py").is_file()] == []
 
 
 def test_the_core_imports_the_standard_library_and_hashing_alone() -> None:

@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
+from blockyard.core.compiled import is_compiled
 from cli.command_line import invoke
 from server_process import environment, run
 
@@ -25,8 +26,9 @@ def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_version_is_that_of_the_package() -> None:
-    assert run("--version").stdout == f"blockyard {version('blockyard')}\n"
+def test_version_is_that_of_the_package_and_says_whether_the_core_is_compiled() -> None:
+    compiled = ", compiled" if is_compiled() else ""
+    assert run("--version").stdout == f"blockyard {version('blockyard')}{compiled}\n"
 
 
 def test_help_names_every_command() -> None:

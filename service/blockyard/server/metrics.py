@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.registry import Collector
 
+from blockyard.core.compiled import is_compiled
 from blockyard.core.histogram import Histogram
 from blockyard.core.residency import SAMPLE_EVERY
 from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
@@ -149,7 +150,11 @@ class PoolsCollector(Collector):
         yield InfoMetricFamily(
             "blockyard_build",
             "This server's version.",
-            value={"version": version("blockyard"), "python_version": platform.python_version()},
+            value={
+                "version": version("blockyard"),
+                "python_version": platform.python_version(),
+                "core": "compiled" if is_compiled() else "pure",
+            },
         )
         yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._pools))
         yield self._blocks()

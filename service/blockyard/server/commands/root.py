@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from blockyard.core.compiled import is_compiled
+
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
@@ -60,7 +62,7 @@ class LazyGroup(click.Group):
 
 def _print_version(context: click.Context, _option: click.Parameter, is_given: Any) -> None:
     if is_given and not context.resilient_parsing:
-        click.echo(f"blockyard {version('blockyard')}")
+        click.echo(f"blockyard {version('blockyard')}{', compiled' if is_compiled() else ''}")
         context.exit()
 
 
