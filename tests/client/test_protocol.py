@@ -474,6 +474,41 @@ def test_a_reply_of_another_form_names_the_field() -> None:
         PoolCalls("p").lookup(9).read(ok({"epoch": 1, "num_cached_tokens": "many", "block_ids": []}))
 
 
+STEPPED: dict[str, Any] = {
+    "epoch": 1,
+    "step_id": 4,
+    "extend": {"sequences": [5, 6], "block_ids": [[[1, 2], []], [[], [3]]], "insufficient": [7]},
+    "copies": [],
+    "admit": [],
+    "num_free_blocks": 9,
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "place"),
+    [
+        ("sequences", [5, "six"], "extend.sequences.1"),
+        ("sequences", None, "extend.sequences"),
+        ("block_ids", [[[1, 2], []], "none"], "extend.block_ids.1"),
+        ("block_ids", [[[1, 2], {"3": 4}], [[], [3]]], "extend.block_ids.0.1"),
+        ("block_ids", [[[1, 2], []], [[], [None]]], "extend.block_ids.1.1.0"),
+        ("insufficient", {"7": 7}, "extend.insufficient"),
+    ],
+)
+def test_a_step_with_an_odd_column_is_refused_by_its_place(column: str, value: Any, place: str) -> None:
+    read = lease_calls().step().read
+    assert read(ok(STEPPED)).extend.block_ids == STEPPED["extend"]["block_ids"]
+    with pytest.raises(UnexpectedReply, match=f"the reply's {place}: "):
+        read(ok({**STEPPED, "extend": {**STEPPED["extend"], column: value}}))
+
+
+@pytest.mark.parametrize("extend", ["missing", None, [], {"sequences": []}])
+def test_a_step_without_its_columns_is_refused_by_their_place(extend: Any) -> None:
+    document = {name: value for name, value in STEPPED.items() if name != "extend"}
+    with pytest.raises(UnexpectedReply, match=r"the reply's extend"):
+        lease_calls().step().read(ok(document if extend == "missing" else {**document, "extend": extend}))
+
+
 def test_insufficient_blocks_tells_the_need() -> None:
     with pytest.raises(InsufficientBlocks) as caught:
         lease_calls().allocate("s", 9).read(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from blockyard.client.async_connection import AsyncConnection, connect
 from blockyard.client.errors import ConnectionLost
 from blockyard.client.http1 import MAX_BODY_BYTES, write_request
-from blockyard.client.lean import MAX_IDLE_CONNECTIONS, lean_address
+from blockyard.client.lean import lean_address
 from blockyard.client.wire import Request, Response
 
 MAX_CONNECTIONS = 100
-"""In use at once; who comes later waits for one, within its own time."""
+"""At most so many to a server; who comes later waits for one, within its own time."""
 
 
 @dataclass(slots=True)
@@ -95,9 +95,8 @@ class AsyncLeanTransport:
         except BaseException:
             connection.close()
             raise
-        idle = ours.idle.setdefault(request.origin, [])
-        if connection.is_reusable and not self._is_closed and len(idle) < MAX_IDLE_CONNECTIONS:
-            idle.append(connection)
+        if connection.is_reusable and not self._is_closed:
+            ours.idle.setdefault(request.origin, []).append(connection)
         else:
             connection.close()
         return response
