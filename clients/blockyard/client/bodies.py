@@ -16,6 +16,9 @@ from blockyard.core.extra_keys import Extras, PromptEmbeds
 from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash, SequenceHandle
 
+_NONE: Sequence[int] = ()
+"""The default where token ids can be given: there is one empty tuple, which need not be looked at."""
+
 
 def extras_body(extras: Extras | None) -> dict[str, Any]:
     """What a sequence's KV depends on beside its tokens, and what is not empty of it."""
@@ -55,9 +58,9 @@ def content_body(
     body = extras_body(extras)
     if hashes := list(block_hashes):
         body["block_hashes"] = hashes
-    if ids := check_token_ids(token_ids):
+    if token_ids is not _NONE and (ids := check_token_ids(token_ids)):
         body["token_ids"] = ids
-    if ids := check_token_ids(event_token_ids, "event_token_ids"):
+    if event_token_ids is not _NONE and (ids := check_token_ids(event_token_ids, "event_token_ids")):
         body["event_token_ids"] = ids
     return body
 

@@ -1,14 +1,14 @@
 """The calls under a lease: the protocol's hot part. See `blockyard.client.protocol` for the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from blockyard.client.bodies import admission_body, admissions_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
 from blockyard.client.protocol import pool_path
-from blockyard.client.step_columns import read_extended
-from blockyard.client.wire import Form, Response
+from blockyard.client.step_columns import as_column, read_extended
+from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import LeaseExpired, PoolNotFound
@@ -127,9 +127,10 @@ class LeaseCalls:
             num_prompt_tokens=num_prompt_tokens,
             num_encoder_tokens=num_encoder_tokens,
         )
-        return self._change(
-            "allocate", _read_allocated, num_computed_tokens=num_computed_tokens, **admission_body(admission)
-        )
+        fields = admission_body(admission)
+        if num_computed_tokens is not None:
+            fields["num_computed_tokens"] = num_computed_tokens
+        return self._change("allocate", _read_allocated, fields)
 
     def commit(
         self,
@@ -153,13 +154,8 @@ class LeaseCalls:
             SequenceNotFound: The lease has no such sequence.
         """
         content = content_body(block_hashes, token_ids, None, event_token_ids)
-        return self._change(
-            "commit",
-            _read_committed,
-            sequence_id=sequence_id,
-            num_computed_tokens=num_computed_tokens,
-            **content,
-        )
+        fields = {"sequence_id": sequence_id, "num_computed_tokens": num_computed_tokens, **content}
+        return self._change("commit", _read_committed, fields)
 
     def free(self, sequence_ids: Sequence[str]) -> Call[replies.Freed]:
         """Free whole sequences. Those that the lease does not hold come back as ``unknown``.
@@ -169,7 +165,7 @@ class LeaseCalls:
         """
         if isinstance(sequence_ids, str):
             raise TypeError(f"free takes a list of sequence ids: pass [{sequence_ids!r}]")
-        return self._change("free", _read_freed, sequence_ids=list(sequence_ids))
+        return self._change("free", _read_freed, {"sequence_ids": list(sequence_ids)})
 
     def step(
         self,
@@ -201,16 +197,15 @@ class LeaseCalls:
             SequenceNotFound: A handle is not one of the lease's; nothing was done.
             InvalidRequest: Columns or counts contradict each other; nothing was done.
         """
-        return self._change(
-            "step",
-            _read_stepped,
-            is_keyed=step_id is None,
-            step_id=step_id,
-            commit=commit_body(commit),
-            free={"sequences": list(free)} if free else None,
-            extend=extend_body(extend),
-            admit=admissions_body(admit),
-        )
+        parts = {
+            "step_id": step_id,
+            "commit": commit_body(commit),
+            "free": {"sequences": as_column(free)} if free else None,
+            "extend": extend_body(extend),
+            "admit": admissions_body(admit),
+        }
+        given = {name: part for name, part in parts.items() if part is not None}
+        return self._change("step", _read_stepped, given, is_keyed=step_id is None)
 
     def allocate_blocks(self, num_blocks: int) -> Call[replies.BlocksAllocated]:
         """Blocks without a sequence, the lease's until it frees them or ends.
@@ -218,7 +213,8 @@ class LeaseCalls:
         Raises:
             InsufficientBlocks: Nothing was given.
         """
-        return self._change("blocks/allocate", _read_blocks_allocated, form=Form.JSON, num_blocks=num_blocks)
+        fields = {"num_blocks": num_blocks}
+        return self._change("blocks/allocate", _read_blocks_allocated, fields, form=Form.JSON)
 
     def free_blocks(self, block_ids: Sequence[BlockId]) -> Call[replies.BlocksFreed]:
         """Give back blocks of `allocate_blocks`.
@@ -227,7 +223,8 @@ class LeaseCalls:
             NotOwner: The lease does not hold one of them; none was freed.
             DoubleFree: One is named twice or free already; none was freed.
         """
-        return self._change("blocks/free", _read_blocks_freed, form=Form.JSON, block_ids=list(block_ids))
+        fields = {"block_ids": list(block_ids)}
+        return self._change("blocks/free", _read_blocks_freed, fields, form=Form.JSON)
 
     def nothing_released(self) -> replies.LeaseReleased:
         """What a release says of a lease that has ended."""
@@ -237,17 +234,17 @@ class LeaseCalls:
         self,
         action: str,
         read: Callable[[Response], T],
+        fields: Mapping[str, Any],
         *,
         is_keyed: bool = True,
         form: Form | None = None,
-        **fields: Any,
     ) -> Call[T]:
         form = form or self.form
         return Call(
             method="POST",
             path=f"{pool_path(self.pool)}/{action}",
             read=read,
-            body=encode_given(form, lease_id=self.lease_id, epoch=self.epoch, **fields),
+            body=encode({"lease_id": self.lease_id, "epoch": self.epoch, **fields}, form),
             form=form,
             is_keyed=is_keyed,
         )
