@@ -33,9 +33,9 @@ import os
 from blockyard.client.keys import new_key
 print(new_key(), flush=True)
 child = os.fork()
-print(new_key(), flush=True)
 if child:
     os.waitpid(child, 0)
+print(new_key(), flush=True)
 """
 
 
