@@ -100,7 +100,7 @@ class HashKeptOnEviction(BlockStore):
 class SharedBlockReleasedTwice(BlockStore):
     __slots__ = ()
 
-    def release(self, blocks: Iterable[BlockId]) -> int:
+    def release(self, blocks: list[BlockId]) -> int:
         released = list(blocks)
         num_freed = super().release(released)
         for block in released:
@@ -111,7 +111,7 @@ class SharedBlockReleasedTwice(BlockStore):
 class NullTouched(BlockStore):
     __slots__ = ()
 
-    def touch(self, blocks: Iterable[BlockId]) -> None:
+    def touch(self, blocks: list[BlockId]) -> None:
         touched = list(blocks)
         super().touch(touched)
         self.reference_counts[NULL_BLOCK] += touched.count(NULL_BLOCK)
@@ -120,7 +120,7 @@ class NullTouched(BlockStore):
 class TouchedBlockStaysFree(BlockStore):
     __slots__ = ()
 
-    def touch(self, blocks: Iterable[BlockId]) -> None:
+    def touch(self, blocks: list[BlockId]) -> None:
         for block in blocks:
             self.reference_counts[block] += block != NULL_BLOCK
 
@@ -128,7 +128,7 @@ class TouchedBlockStaysFree(BlockStore):
 class NewestEvictedFirst(BlockStore):
     __slots__ = ()
 
-    def release(self, blocks: Iterable[BlockId]) -> int:
+    def release(self, blocks: list[BlockId]) -> int:
         num_free = len(self.queue)
         num_freed = super().release(blocks)
         order = list(self.queue)
@@ -164,10 +164,11 @@ class UnsettledStatesShared(BlockStore):
 class NewestDuplicateFirst(PrefixIndex):
     __slots__ = ()
 
-    def add(self, group: int, block_hash: BlockHash, block: BlockId) -> None:
-        entry = self._tables[group].get(block_hash, {})
-        others = [entry] if isinstance(entry, int) else list(entry)
-        self._tables[group][block_hash] = dict.fromkeys([block, *others]) if others else block
+    def add_all(self, blocks: list[BlockId]) -> None:
+        for block in blocks:
+            others = self._all_by_own(*self._key(block))  # type: ignore[arg-type]
+            self.remove_all(others)
+            super().add_all([block, *others])
 
 
 class RetentionKeepsTooLittle(Retention):

@@ -24,7 +24,7 @@ class StepHalfDone(Pool):
         if isinstance(command, Step):
             for handle in command.commit.sequences:
                 lease = self.leases.get(command.lease_id)
-                sequence = lease and lease.by_handle.get(handle)
+                sequence = None if lease is None else lease.by_handle.get(handle)
                 if sequence is not None:
                     sequence.num_committed_tokens = sequence.num_granted_tokens
         return super().apply(command, now_ms)

@@ -227,9 +227,9 @@ def assert_equal_figures(pool: Pool, naive: NaivePool) -> None:
 
 def _index_of(store: BlockStore) -> dict[tuple[BlockHash, int], list[BlockId]]:
     return {
-        (block_hash, group): [entry] if isinstance(entry, int) else list(entry)
-        for group in range(store.index.num_groups)
-        for block_hash, entry in store.index.table(group).items()
+        (block_hash, group): store.index.blocks(group, block_hash)
+        for group, block_hash, _ in store.index.registered()
+        if block_hash is not None
     }
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from blockyard.core.block_store import BlockStore
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.kinds import Demand, HitSearch, Kind, Progress, kinds_of
-from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.sequence import BlockTable
+from blockyard.core.statistics import Counters
 
 
 def make_kind(kind: str, **sizes: Any) -> Kind:
@@ -21,11 +22,11 @@ def find(
     kind: Kind, cached: set[int], max_tokens: int, alignment: int = 4, *, drops_last: bool = False
 ) -> list[int]:
     """The hit in a prompt of twenty blocks, ``cached`` ones of them cached; block n caches position n - 1."""
-    index = PrefixIndex(1)
+    store = BlockStore(21, 1, Counters())
     hashes = [bytes([position]) for position in range(20)]
     for position in cached:
-        index.add(0, hashes[position], position + 1)
-    search = HitSearch(index, [0], hashes, hashes, 4, alignment, set())
+        store.publish(position + 1, 0, hashes[position])
+    search = HitSearch(store.index, [0], hashes, hashes, 4, alignment, set())
     hit = kind.longest_hit(search, max_tokens, drops_last=drops_last)
     (blocks,) = hit.blocks
     assert hit.num_tokens == 4 * len(blocks)

@@ -6,6 +6,7 @@ from typing import Any
 import cbor2
 import pytest
 
+from blockyard.core.block_store import BlockStore
 from blockyard.core.commands import (
     Admission,
     Allocate,
@@ -195,7 +196,7 @@ def test_a_pool_without_events_tells_nothing_and_keeps_no_tokens() -> None:
 
 
 def test_batches_that_nobody_takes_are_bounded() -> None:
-    events = KvEvents([{}], Counters())
+    events = KvEvents([BlockStore(2, 1, Counters()).index], Counters())
     for _ in range(MAX_BATCHES + 5):
         events.cleared()
         events.end_command(0)

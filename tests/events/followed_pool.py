@@ -79,7 +79,7 @@ class FollowedPool:
         is_whole = self._config.events.hash_form is HashForm.BYTES
         found: dict[int | None, set[ExternalHash]] = {}
         for group in range(len(self._config.groups)):
-            for block_hash in self._pool.store.index.table(group):
+            for block_hash in self._pool.store.index.hashes(group):
                 external = block_hash if is_whole else external_int64(block_hash)
                 found.setdefault(group, set()).add(external)
         return found

@@ -220,19 +220,22 @@ class Allocator:
     def _publish_up_to(self, end: int, group: GroupIndex, sequence: Sequence) -> int:
         """Publish the full blocks of a group that are not yet, below position ``end``; returns how many."""
         kind, store, table = self._kinds[group], self._stores[group], sequence.tables[group]
-        factor, keeps_states = kind.block_size // self._config.hash_block_size, kind.keeps_states
+        factor = kind.block_size // self._config.hash_block_size
+        begin, table.num_published = table.num_published, end
+        if self._retention.interval is None and self._events is None and not kind.keeps_states:
+            hashes = sequence.block_hashes[(begin + 1) * factor - 1 : end * factor : factor]
+            return store.publish_run(table.block_ids[begin:end], group, hashes)
         num_published = 0
-        for position in self._retention.kept(group, range(table.num_published, end), sequence):
+        for position in self._retention.kept(group, range(begin, end), sequence):
             block = table.block_ids[position]
-            if block == NULL_BLOCK or (keeps_states and not self._is_written(kind, position, sequence)):
+            if block == NULL_BLOCK or (kind.keeps_states and not self._is_written(kind, position, sequence)):
                 continue
             store.publish(block, group, sequence.block_hashes[(position + 1) * factor - 1])
             num_published += 1
             if self._events is not None:
                 self._tell(group, sequence, position, kind.block_size)
-            if keeps_states:
+            if kind.keeps_states:
                 store.unripe.add(block)
-        table.num_published = end
         return num_published
 
     def _is_written(self, kind: Kind, position: int, sequence: Sequence) -> bool:
@@ -250,7 +253,7 @@ class Allocator:
         for store, table in zip(self._stores, sequence.tables, strict=True):
             if table.edge_state is not None:  # nothing overwrites it any more
                 store.running_states.pop(table.block_ids[table.edge_state], None)  # or it is forgotten
-            num_freed += store.release(reversed(table.block_ids))
+            num_freed += store.release(table.block_ids[::-1])
         return num_freed
 
     def _demand(self, sequence: Sequence, num_tokens: int, num_lookahead_tokens: int) -> Demand:
@@ -358,7 +361,7 @@ class Allocator:
 def _copy_of(block: BlockId, store: BlockStore, copies: Copies) -> BlockId:
     """A new block that gets the content of ``block``, held once for a table and once for ``copies``."""
     (copy,) = store.take(1)
-    store.touch((copy,))
+    store.touch([copy])
     copies.append((block, copy))
     return copy
 
@@ -369,7 +372,7 @@ def _keep_edge(table: BlockTable, store: BlockStore, copies: Copies, lease_id: L
     running = table.block_ids[table.edge_state]
     table.edge_state = None
     (kept,) = store.take(1)
-    store.touch((running,))
+    store.touch([running])
     copies.append((running, kept))
     store.move_hashes(running, kept)
     del store.running_states[running]

@@ -74,7 +74,7 @@ def audit(pool: "Pool") -> Audit:
 def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
     """The free and the held blocks of ``store``, and what is wrong with it."""
     num_blocks = len(store.reference_counts)
-    counts = array("i", bytes(4 * num_blocks))
+    counts = array("q", bytes(8 * num_blocks))
     foreign: set[BlockId] = set()
     for lease in pool.leases.values():
         for block in chain.from_iterable(named_blocks(pool, lease, store)):
@@ -164,7 +164,7 @@ def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table
 def _count_problems(store: BlockStore, counts: "array[int]") -> list[str]:
     """Reference counts that differ from what the tables say."""
     kept = store.reference_counts
-    if counts == kept:
+    if bytes(memoryview(kept)) == counts.tobytes():
         return []
     return [
         f"block {block} counts {kept[block]} holders, {times} name it"
@@ -175,18 +175,13 @@ def _count_problems(store: BlockStore, counts: "array[int]") -> list[str]:
 
 def _index_problems(store: BlockStore) -> Iterable[str]:
     """Index entries whose block carries another hash or group, and hashes that the index does not know."""
-    problems = []
+    problems = store.index.problems()
     num_indexed = 0
-    for group in range(store.index.num_groups):
-        for block_hash, entry in store.index.table(group).items():
-            blocks = [entry] if isinstance(entry, int) else entry
-            num_indexed += len(blocks)
-            problems += [
-                f"block {block} is indexed in group {group} under a hash that it does not carry"
-                for block in blocks
-                if (store.hashes[block] != block_hash and block_hash not in store.hashes_of(block))
-                or store.groups[block] != group
-            ]
+    for group, block_hash, block in store.index.registered():
+        num_indexed += 1
+        is_own = block_hash == store.hashes[block] and group == store.groups[block]
+        if not is_own and (block_hash not in store.hashes_of(block) or group != store.groups[block]):
+            problems.append(f"block {block} is indexed in group {group} under a hash that it does not carry")
     num_cached = len(store.hashes) - store.hashes.count(None)
     num_hashes = num_cached + sum(map(len, store.further_hashes.values()))
     if num_indexed != num_hashes or num_cached != store.num_cached_blocks:

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import compress, count, repeat
 from operator import is_not
+from typing import TYPE_CHECKING
 
 from blockyard.core.block_store import BlockStore
 from blockyard.core.holdings import PIECE_BLOCKS, SLICE_BLOCKS, held_pieces
 from blockyard.core.ids import NULL_BLOCK, LeaseId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
+
+if TYPE_CHECKING:
+    from librt.vecs import vec
+    from mypy_extensions import i64
 
 
 class State(IntEnum):
@@ -141,9 +146,9 @@ def _states(store: BlockStore, begin: int, end: int) -> bytes:
     return states if begin > NULL_BLOCK else bytes([State.NULL]) + states[1:]
 
 
-def _is_positive(counts: "array[int]") -> bytes:
+def _is_positive(counts: "vec[i64]") -> bytes:
     """1 for each count above 0, without a Python step a block: a count is one if any of its bytes is."""
-    raw, width = counts.tobytes(), counts.itemsize
+    raw, width = bytes(memoryview(counts)), 8
     any_bit = 0
     for lane in range(width):
         any_bit |= int.from_bytes(raw[lane::width])

@@ -1,6 +1,6 @@
 """Every block's reference count and hash, and the two structures that follow from them.
 
-Metadata lies in parallel arrays indexed by block id. Invariants: a block is in the free queue exactly when
+Metadata lies in parallel vectors indexed by block id. Invariants: a block is in the free queue exactly when
 its count is zero and it is not the null block; a block's hash stands in the prefix index exactly as long as
 the block carries it.
 
@@ -9,14 +9,16 @@ by that of a part of its tokens: before it is full, or beside the hash of all. I
 """
 
 import sys
-from array import array
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
+
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
+from blockyard.core.packing import packed, unpacked
 from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
@@ -47,6 +49,7 @@ class BlockStore:
 
     __slots__ = (
         "_counters",
+        "_num_groups",
         "events",
         "further_hashes",
         "groups",
@@ -64,11 +67,12 @@ class BlockStore:
 
     def __init__(self, num_blocks: int, num_groups: int, counters: Counters) -> None:
         self._counters = counters
-        self.reference_counts = array("i", bytes(4 * num_blocks))
-        self.groups = array("H", bytes(2 * num_blocks))
+        self._num_groups = num_groups
+        self.reference_counts = vec[i64]([0] * num_blocks)
+        self.groups = vec[i64]([0] * num_blocks)
         self.hashes: list[BlockHash | None] = [None] * num_blocks
         self.queue = FreeQueue(num_blocks)
-        self.index = PrefixIndex(num_groups)
+        self.index = PrefixIndex(self.hashes, self.groups)
         self.num_cached_blocks = 0
         self.unfilled: set[BlockId] = set()
         self.further_hashes: dict[BlockId, list[BlockHash]] = {}
@@ -100,27 +104,34 @@ class BlockStore:
         """
         blocks = self.queue.pop(num_blocks)
         counts, hashes = self.reference_counts, self.hashes
-        num_evicted = 0
+        evicted: list[BlockId] = []
+        block: i64
         for block in blocks:
             counts[block] = 1
             if hashes[block] is not None:
-                self._forget(block)
-                num_evicted += 1
-        if num_evicted:
-            self._counters.num_evicted_blocks += num_evicted
-            if not self.residency.sample.isdisjoint(blocks):
-                self.residency.note_evicted(blocks)
+                evicted.append(block)
+        if evicted:
+            self._forget(evicted)
+            self._counters.num_evicted_blocks += len(evicted)
+            if not self.residency.sample.isdisjoint(evicted):
+                self.residency.note_evicted(evicted)
         return blocks
 
-    def num_untouched(self, blocks: Iterable[BlockId]) -> int:
+    def num_untouched(self, blocks: list[BlockId]) -> int:
         """Those of ``blocks`` that nobody holds; nulls are none."""
         counts = self.reference_counts
-        return sum(1 for block in blocks if counts[block] == 0 and block != NULL_BLOCK)
+        num_untouched = 0
+        block: i64
+        for block in blocks:
+            if counts[block] == 0 and block != NULL_BLOCK:
+                num_untouched += 1
+        return num_untouched
 
-    def touch(self, blocks: Iterable[BlockId]) -> None:
+    def touch(self, blocks: list[BlockId]) -> None:
         """Hold ``blocks`` once more; those in the free queue leave it. Nulls are passed over."""
         counts = self.reference_counts
         idle: list[BlockId] = []
+        block: i64
         for block in blocks:
             if block == NULL_BLOCK:
                 continue
@@ -132,7 +143,7 @@ class BlockStore:
             if not self.residency.sample.isdisjoint(idle):
                 self.residency.note_held(idle)
 
-    def release(self, blocks: Iterable[BlockId]) -> int:
+    def release(self, blocks: list[BlockId]) -> int:
         """Hold ``blocks`` once less, the one to be used again first at their head. Nulls are passed over.
 
         Blocks that nobody holds any more go into the free queue: those without a hash to its front, as
@@ -144,6 +155,7 @@ class BlockStore:
         counts, hashes = self.reference_counts, self.hashes
         empty: list[BlockId] = []
         cached: list[BlockId] = []
+        block: i64
         for block in blocks:
             if block == NULL_BLOCK:
                 continue
@@ -151,7 +163,10 @@ class BlockStore:
             assert count >= 0, f"block {block} is released more often than held"
             counts[block] = count
             if count == 0:
-                (empty if hashes[block] is None else cached).append(block)
+                if hashes[block] is None:
+                    empty.append(block)
+                else:
+                    cached.append(block)
         self.queue.prepend(empty)
         self.queue.append(cached)
         if cached and not self.residency.sample.isdisjoint(cached):
@@ -160,10 +175,28 @@ class BlockStore:
 
     def publish(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
         """Make a held, full ``block`` a hit for ``block_hash``, and no more for parts of it."""
-        if block in self.unfilled:
-            self._forget(block)
-        assert self.hashes[block] is None, f"block {block} carries a hash already"
-        self._add(block, group, block_hash)
+        self.publish_run([block], group, [block_hash])
+
+    def publish_run(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> int:
+        """As `publish`, each of ``blocks`` for its hash; nulls are passed over. Returns how many."""
+        hashes, groups = self.hashes, self.groups
+        assert len(blocks) == len(block_hashes)
+        if self.unfilled:
+            self._forget([block for block in blocks if block in self.unfilled])
+        published: list[BlockId] = []
+        own_group: i64 = group
+        block: i64
+        for block, block_hash in zip(blocks, block_hashes):  # noqa: B905 - a plain zip compiles to a plain loop
+            if block != NULL_BLOCK:
+                assert hashes[block] is None, f"block {block} carries a hash already"
+                hashes[block] = block_hash
+                groups[block] = own_group
+                published.append(block)
+        self.index.add_all(published)
+        self.num_cached_blocks += len(published)
+        if not self.residency.sample.isdisjoint(published):
+            self.residency.note_all_published(published)
+        return len(published)
 
     def publish_part(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
         """Make a held ``block`` a hit for ``block_hash``, that of a part of its tokens, as well."""
@@ -176,9 +209,9 @@ class BlockStore:
 
     def move_hashes(self, source: BlockId, destination: BlockId) -> None:
         """Let ``destination``, which carries none, be found in place of ``source``, whose content it gets."""
-        group, is_unfilled = self.groups[source], source in self.unfilled
+        group, is_unfilled = int(self.groups[source]), source in self.unfilled
         block_hashes = self.hashes_of(source)
-        self._forget(source)
+        self._forget([source])
         self.residency.note_forgotten(source)
         first, *further = block_hashes
         self._add(destination, group, first)
@@ -202,13 +235,13 @@ class BlockStore:
     def note_copied(self, block: BlockId, *, is_copied: bool) -> None:
         """Let every lease go on from ``block``, if a state was to be copied there; or none, if it was not."""
         if self.states_to_copy.pop(block, None) is not None and not is_copied:
-            self._forget(block)
+            self._forget([block])
             self.residency.note_forgotten(block)
 
     def forget_all(self) -> None:
         """Forget every hash. The free queue keeps its order, and nobody's blocks change hands."""
         self.index.clear()
-        self.hashes = [None] * len(self.hashes)
+        self.hashes[:] = [None] * len(self.hashes)
         self.unfilled.clear()
         self.further_hashes.clear()
         self.running_states.clear()
@@ -221,10 +254,10 @@ class BlockStore:
     def to_state(self) -> dict[str, Any]:
         """The store as plain data; its arrays in this machine's byte order."""
         return {
-            "num_groups": self.index.num_groups,
+            "num_groups": self._num_groups,
             "byteorder": sys.byteorder,
-            "reference_counts": self.reference_counts.tobytes(),
-            "groups": self.groups.tobytes(),
+            "reference_counts": packed(self.reference_counts),
+            "groups": packed(self.groups),
             "hashes": list(self.hashes),
             "unfilled": sorted(self.unfilled),
             "running_states": [list(each) for each in sorted(self.running_states.items())],
@@ -246,9 +279,10 @@ class BlockStore:
                 "byteorder", f"{state['byteorder']} is not this machine's, {sys.byteorder}"
             )
         store = cls(1, state["num_groups"], counters)
-        store.reference_counts = array("i", state["reference_counts"])
-        store.groups = array("H", state["groups"])
+        store.reference_counts = unpacked(state["reference_counts"])
+        store.groups = unpacked(state["groups"])
         store.hashes = list(state["hashes"])
+        store.index = PrefixIndex(store.hashes, store.groups)
         store.queue = FreeQueue.from_state(state["queue"])
         store.unfilled = set(state["unfilled"])
         store.running_states = dict(state["running_states"])
@@ -261,7 +295,7 @@ class BlockStore:
                 store.index.add(group, block_hash, block)
         cached = [block for block, block_hash in enumerate(store.hashes) if block_hash is not None]
         for block in cached:
-            group = store.groups[block]
+            group = int(store.groups[block])
             for block_hash in store.hashes_of(block):
                 if (group, block_hash) not in shared:
                     store.index.add(group, block_hash, block)
@@ -276,16 +310,20 @@ class BlockStore:
         if block in self.residency.sample:
             self.residency.note_published(block)
 
-    def _forget(self, block: BlockId) -> None:
-        group, first = self.groups[block], self.hashes[block]
-        assert first is not None, f"block {block} carries no hash"
+    def _forget(self, blocks: list[BlockId]) -> None:
+        """Take all hashes from ``blocks``, which carry some."""
         if self.events is not None:
-            for block_hash in self.hashes_of(block):
-                self.events.forgotten(group, block_hash)
-        self.index.remove(group, first, block)
-        self.hashes[block] = None
-        self.num_cached_blocks -= 1
+            for block in blocks:
+                for block_hash in self.hashes_of(block):
+                    self.events.forgotten(int(self.groups[block]), block_hash)
         if self.unfilled or self.further_hashes:
-            self.unfilled.discard(block)
-            for block_hash in self.further_hashes.pop(block, ()):
-                self.index.remove(group, block_hash, block)
+            for block in blocks:
+                self.unfilled.discard(block)
+                for block_hash in self.further_hashes.pop(block, ()):
+                    self.index.remove(int(self.groups[block]), block_hash, block)
+        self.index.remove_all(blocks)
+        hashes = self.hashes
+        at: i64
+        for at in blocks:
+            hashes[at] = None
+        self.num_cached_blocks -= len(blocks)

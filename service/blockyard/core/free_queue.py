@@ -1,18 +1,21 @@
 """The free queue: blocks that nobody holds, in the order in which they will be used again.
 
-A doubly linked ring in two integer arrays, with the null block as its sentinel: ``_next[0]`` is the block
-to be used first, ``_prev[0]`` the last. Eight bytes a block, none of them seen by the garbage collector.
+A doubly linked ring in two vectors of integers, with the null block as its sentinel: ``_next[0]`` is the
+block to be used first, ``_prev[0]`` the last. The garbage collector sees none of it.
 
     0 -> oldest -> ... -> newest -> 0
 
 Invariant: following ``_next`` from 0 visits each free block once and returns to 0; ``_prev`` is its inverse.
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from blockyard.core.ids import NULL_BLOCK, BlockId
+from blockyard.core.packing import packed, unpacked
 
 
 class FreeQueue:
@@ -26,51 +29,56 @@ class FreeQueue:
 
     def __init__(self, num_blocks: int) -> None:
         self._num_free = num_blocks - 1
-        self._next = array("i", range(1, num_blocks + 1))
-        self._next[-1] = NULL_BLOCK
-        self._prev = array("i", range(-1, num_blocks - 1))
+        self._next = vec[i64](range(1, num_blocks + 1))
+        self._next[num_blocks - 1] = NULL_BLOCK
+        self._prev = vec[i64](range(-1, num_blocks - 1))
         self._prev[NULL_BLOCK] = num_blocks - 1
 
     def __len__(self) -> int:
         return self._num_free
 
     def __iter__(self) -> Iterator[BlockId]:
-        block = self._next[NULL_BLOCK]
+        block = int(self._next[NULL_BLOCK])
         while block != NULL_BLOCK:
             yield block
-            block = self._next[block]
+            block = int(self._next[block])
 
     def pop(self, num_blocks: int) -> list[BlockId]:
         """Take the ``num_blocks`` blocks to be used first. The caller makes sure that there are as many."""
         assert num_blocks <= self._num_free
         following = self._next
-        block = NULL_BLOCK
-        popped = [block := following[block] for _ in range(num_blocks)]
+        popped: list[BlockId] = []
+        block: i64 = NULL_BLOCK
+        for _ in range(num_blocks):
+            block = following[block]
+            popped.append(block)
         first = following[block]
         following[NULL_BLOCK] = first
         self._prev[first] = NULL_BLOCK
         self._num_free -= num_blocks
         return popped
 
-    def remove(self, blocks: Sequence[BlockId]) -> None:
+    def remove(self, blocks: list[BlockId]) -> None:
         """Take ``blocks``, all of which are in the queue, out from wherever they stand."""
         following, preceding = self._next, self._prev
+        block: i64
         for block in blocks:
             before, after = preceding[block], following[block]
             following[before] = after
             preceding[after] = before
         self._num_free -= len(blocks)
 
-    def append(self, blocks: Sequence[BlockId]) -> None:
+    def append(self, blocks: list[BlockId]) -> None:
         """Put ``blocks``, none of which is in the queue, behind all others, in their order."""
         self._link(self._prev[NULL_BLOCK], blocks, NULL_BLOCK)
 
-    def prepend(self, blocks: Sequence[BlockId]) -> None:
+    def prepend(self, blocks: list[BlockId]) -> None:
         """Put ``blocks``, none of which is in the queue, before all others, in their order."""
         self._link(NULL_BLOCK, blocks, self._next[NULL_BLOCK])
 
-    def _link(self, before: BlockId, blocks: Sequence[BlockId], after: BlockId) -> None:
+    def _link(self, before: "i64", blocks: list[BlockId], after: "i64") -> None:
         following, preceding = self._next, self._prev
+        block: i64
         for block in blocks:
             following[before] = block
             preceding[block] = before
@@ -83,7 +91,7 @@ class FreeQueue:
         """What contradicts the invariant; empty when all is well. O(free blocks)."""
         found: list[str] = []
         seen = 0
-        block = NULL_BLOCK
+        block: i64 = NULL_BLOCK
         while True:
             after = self._next[block]
             if self._prev[after] != block:
@@ -102,13 +110,13 @@ class FreeQueue:
 
     def to_state(self) -> dict[str, Any]:
         """The queue as plain data."""
-        return {"num_free": self._num_free, "next": self._next.tobytes(), "prev": self._prev.tobytes()}
+        return {"num_free": self._num_free, "next": packed(self._next), "prev": packed(self._prev)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "FreeQueue":
         """The queue that ``state`` was taken from."""
         queue = cls(1)
-        queue._next = array("i", state["next"])
-        queue._prev = array("i", state["prev"])
+        queue._next = unpacked(state["next"])
+        queue._prev = unpacked(state["prev"])
         queue._num_free = state["num_free"]
         return queue

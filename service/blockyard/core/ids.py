@@ -1,6 +1,6 @@
 """The kinds of identifier that a pool deals in, told apart by type."""
 
-from typing import NewType, TypeAlias
+from typing import Final, NewType, TypeAlias
 
 BlockId: TypeAlias = int
 """Index of a block, 0 to ``num_blocks - 1``. An alias, since block ids live in arrays of plain integers."""
@@ -21,5 +21,5 @@ SequenceHandle = NewType("SequenceHandle", int)
 WorkerId = NewType("WorkerId", str)
 """A worker's own name, unique in its pool."""
 
-NULL_BLOCK: BlockId = 0
+NULL_BLOCK: Final = 0
 """Stands in a block table where a block was dropped. Never handed out, never counted as held."""

@@ -12,10 +12,10 @@ Batches are numbered from 0 in the pool's life, `Counters.num_event_batches`: li
 follow from the commands, so that a replay gives the same batches the same numbers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from blockyard.core.ids import BlockHash, GroupIndex
+from blockyard.core.ids import NULL_BLOCK, BlockHash, GroupIndex
 from blockyard.core.kv_batch import (
     AllBlocksCleared,
     Batch,
@@ -24,7 +24,7 @@ from blockyard.core.kv_batch import (
     KvEvent,
     StoredBlock,
 )
-from blockyard.core.prefix_index import Entry
+from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.recent_batches import RecentBatches
 from blockyard.core.statistics import Counters
 
@@ -33,22 +33,22 @@ class KvEvents:
     """Watches the prefix index of a pool in which nothing is cached yet.
 
     Args:
-        tables: The index, a table a group.
+        indexes: The index of each group.
         counters: Counts the batches.
 
     Attributes:
         stored: Per group, what is told of each hash that is a hit, in the order in which it became one.
     """
 
-    __slots__ = ("_batches", "_counters", "_forgotten", "_is_cleared", "_published", "_tables", "stored")
+    __slots__ = ("_batches", "_counters", "_forgotten", "_indexes", "_is_cleared", "_published", "stored")
 
-    def __init__(self, tables: Sequence[Mapping[BlockHash, Entry]], counters: Counters) -> None:
-        self._tables = tables
+    def __init__(self, indexes: Sequence[PrefixIndex], counters: Counters) -> None:
+        self._indexes = indexes
         self._counters = counters
         self._published: dict[tuple[GroupIndex, BlockHash], StoredBlock] = {}
         self._forgotten: dict[tuple[GroupIndex, BlockHash], None] = {}
         self._is_cleared = False
-        self.stored: list[dict[BlockHash, StoredBlock]] = [{} for _ in tables]
+        self.stored: list[dict[BlockHash, StoredBlock]] = [{} for _ in indexes]
         self._batches = RecentBatches()
 
     @property
@@ -95,9 +95,9 @@ class KvEvents:
     def problems(self) -> list[str]:
         """Groups of which something else was told than the index has."""
         return [
-            f"group {group} has {len(table)} hashes that are hits, and events told of {len(stored)}"
-            for group, (table, stored) in enumerate(zip(self._tables, self.stored, strict=True))
-            if table.keys() != stored.keys()
+            f"group {group} has {len(found)} hashes that are hits, and events told of {len(stored)}"
+            for group, stored in enumerate(self.stored)
+            if (found := self._indexes[group].hashes(group)) != stored.keys()
         ]
 
     def to_state(self) -> list[list[Any]]:
@@ -109,16 +109,19 @@ class KvEvents:
         for stored, blocks in zip(self.stored, state, strict=True):
             stored.update((block.block_hash, block) for block in map(StoredBlock.from_state, blocks))
 
+    def _is_hit(self, group: GroupIndex, block_hash: BlockHash) -> bool:
+        return self._indexes[group].first(group, block_hash) != NULL_BLOCK
+
     def _remove(self) -> Iterator[KvEvent]:
         for group, block_hash in self._forgotten:
-            if block_hash in self.stored[group] and block_hash not in self._tables[group]:
+            if block_hash in self.stored[group] and not self._is_hit(group, block_hash):
                 del self.stored[group][block_hash]
                 yield BlockRemoved(group, block_hash)
 
     def _store(self) -> Iterator[KvEvent]:
         new: list[list[StoredBlock]] = [[] for _ in self.stored]
         for (group, block_hash), block in self._published.items():
-            if block_hash in self._tables[group] and block_hash not in self.stored[group]:
+            if self._is_hit(group, block_hash) and block_hash not in self.stored[group]:
                 self.stored[group][block_hash] = block
                 new[group].append(block)
         for group, blocks in enumerate(new):

@@ -78,11 +78,8 @@ class Pool:
         self.events: KvEvents | None = None
         """What is told of the prefix index, where anybody follows."""
         if self.config.events is not None:
-            tables = [
-                stores[group.is_host_resident].index.table(number)
-                for number, group in enumerate(self.config.groups)
-            ]
-            self.events = KvEvents(tables, self.counters)
+            indexes = [stores[group.is_host_resident].index for group in self.config.groups]
+            self.events = KvEvents(indexes, self.counters)
             for store in stores:
                 store.events = self.events
         self.sequences = Sequences(self.config, stores, self.counters, self.hits, self.events)
@@ -295,7 +292,7 @@ class Pool:
         num_blocks = self._release_copies(lease, are_made=False)
         sequences = list(lease.sequences.values())
         num_blocks += sum(self.sequences.free(lease, sequence) for sequence in sequences)
-        num_blocks += self.store.release(lease.raw_blocks)
+        num_blocks += self.store.release(list(lease.raw_blocks))
         del self.leases[lease.lease_id]
         return len(sequences), num_blocks
 
@@ -308,7 +305,7 @@ class Pool:
         num_freed = 0
         for copy in copies:
             self.store.note_copied(copy[1], is_copied=are_made)
-            num_freed += sum(self.store.release((block,)) for block in copy)
+            num_freed += sum(self.store.release([block]) for block in copy)
         return num_freed
 
     # Sequences
@@ -435,7 +432,7 @@ class Pool:
         )
 
     def _free_blocks(self, command: ask.FreeBlocks, lease: Lease) -> tell.BlocksFreed:
-        blocks, counts = command.block_ids, self.store.reference_counts
+        blocks, counts = list(command.block_ids), self.store.reference_counts
         once = dict.fromkeys(blocks, 0)
         for block in blocks:
             once[block] += 1

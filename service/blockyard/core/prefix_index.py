@@ -1,86 +1,287 @@
 """Which block caches which prefix.
 
-For each group, a block's hash maps to the block or, where the same content was computed more than once, to
-several blocks in the order in which they were registered. (A hash and its group together are the hash key;
-here the group picks the table, so that the key is never built.)
+A block is found by its hash key: the hash that it carries, and the group that it carries it for. The index is
+a hash table with chains, in two vectors of integers, and compares keys where they stand anyway, with the
+blocks: so a block in it is no object, and the garbage collector sees none of it.
+
+    slot of a key      _heads[slot] -> block -> _chain[block] -> ... -> 0, the null block: it caches nothing
+
+Two kinds of key are rare, and stand in dictionaries beside it. The same content may be computed more than
+once: of the blocks of one key the first that was registered is in a chain, and the others wait in their order
+to follow it. And where hits may end inside blocks, a block can be found by more keys than its own: all blocks
+of such a key are in `_further`, as they were registered.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from blockyard.core.ids import BlockHash, BlockId, GroupIndex
+from librt.vecs import vec
+from mypy_extensions import i64
 
-Entry: TypeAlias = BlockId | dict[BlockId, None]
-"""One block, or at least two as a dict's keys: ordered, and removed from in O(1)."""
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex
 
-
-def first_block(entry: Entry) -> BlockId:
-    """The block of ``entry`` that was registered first."""
-    return entry if isinstance(entry, int) else next(iter(entry))
+_GROUP_STRIDE: Final = 0x9E3779B1
+"""Keeps the keys of one hash in several groups apart: a prime near 2^32 times the golden ratio."""
 
 
 class PrefixIndex:
-    """Empty at first, for ``num_groups`` groups."""
+    """Empty at first.
 
-    __slots__ = ("_tables",)
+    Args:
+        hashes: Per block, the hash that it carries. Kept, and read; set before a block is added, and until it
+            is removed.
+        groups: Per block, the group that it carries it for; likewise.
+    """
 
-    def __init__(self, num_groups: int) -> None:
-        self._tables: list[dict[BlockHash, Entry]] = [{} for _ in range(num_groups)]
+    __slots__ = ("_chain", "_further", "_groups", "_hashes", "_heads", "_mask", "_others")
 
-    @property
-    def num_groups(self) -> int:
-        """Groups that it has tables for."""
-        return len(self._tables)
+    def __init__(self, hashes: list[BlockHash | None], groups: "vec[i64]") -> None:
+        num_slots = 1 << max(len(hashes) - 1, 0).bit_length()
+        self._hashes = hashes
+        self._groups = groups
+        self._mask: i64 = num_slots - 1
+        self._heads = vec[i64]([NULL_BLOCK] * num_slots)
+        self._chain = vec[i64]([NULL_BLOCK] * len(hashes))
+        self._others: dict[BlockId, dict[BlockId, None]] = {}
+        self._further: dict[tuple[GroupIndex, BlockHash], dict[BlockId, None]] = {}
 
-    def table(self, group: GroupIndex) -> Mapping[BlockHash, Entry]:
-        """One group's entries, to read from."""
-        return self._tables[group]
+    def first(self, group: GroupIndex, block_hash: BlockHash) -> BlockId:
+        """The block that caches ``block_hash`` in ``group``, the first that was registered; null for none."""
+        if self._further:
+            blocks = self._further.get((group, block_hash))
+            if blocks is not None:
+                return next(iter(blocks))
+        return self._first_by_own(group, block_hash)
 
     def find(self, groups: Sequence[GroupIndex], block_hash: BlockHash) -> list[BlockId] | None:
-        """The block that caches ``block_hash`` in each of ``groups``, or None if one of them has none."""
+        """As `first` in each of ``groups``, or None if one of them has none."""
         found = []
         for group in groups:
-            entry = self._tables[group].get(block_hash)
-            if entry is None:
+            block = self.first(group, block_hash)
+            if block == NULL_BLOCK:
                 return None
-            found.append(first_block(entry))
+            found.append(block)
+        return found
+
+    def blocks(self, group: GroupIndex, block_hash: BlockHash) -> list[BlockId]:
+        """All blocks that cache ``block_hash`` in ``group``, in the order of their registration."""
+        further = self._further.get((group, block_hash))
+        return self._all_by_own(group, block_hash) if further is None else list(further)
+
+    def run(self, group: GroupIndex, block_hashes: list[BlockHash]) -> list[BlockId]:
+        """The blocks that cache ``block_hashes`` in ``group``, from the first on until one is missing."""
+        found: list[BlockId] = []
+        if self._further:
+            for block_hash in block_hashes:
+                block = self.first(group, block_hash)
+                if block == NULL_BLOCK:
+                    break
+                found.append(block)
+            return found
+        hashes, groups, heads, following = self._hashes, self._groups, self._heads, self._chain
+        offset: i64 = group * _GROUP_STRIDE
+        mask = self._mask
+        own_group: i64 = group
+        for block_hash in block_hashes:
+            hashed: i64 = hash(block_hash)
+            at: i64 = heads[(hashed ^ offset) & mask]
+            while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != own_group):
+                at = following[at]
+            if at == NULL_BLOCK:
+                break
+            found.append(at)
         return found
 
     def add(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
         """Register ``block``, which is not registered under this hash yet."""
-        table = self._tables[group]
-        entry = table.get(block_hash)
-        if entry is None:
-            table[block_hash] = block
-        elif isinstance(entry, dict):
-            entry[block] = None
+        if self._hashes[block] == block_hash:
+            self.add_all([block])
         else:
-            table[block_hash] = {entry: None, block: None}
+            key = (group, block_hash)
+            if key not in self._further:
+                self._further[key] = dict.fromkeys(self._all_by_own(group, block_hash))
+            self._further[key][block] = None
+
+    def add_all(self, blocks: list[BlockId]) -> None:
+        """Register ``blocks`` under the hashes that they carry, in this order."""
+        hashes, groups, heads, following = self._hashes, self._groups, self._heads, self._chain
+        mask = self._mask
+        block: i64
+        for block in blocks:
+            block_hash = hashes[block]
+            group: i64 = groups[block]
+            hashed: i64 = hash(block_hash)
+            slot: i64 = (hashed ^ (group * _GROUP_STRIDE)) & mask
+            at: i64 = heads[slot]
+            while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != group):
+                at = following[at]
+            if at == NULL_BLOCK:
+                following[block] = heads[slot]
+                heads[slot] = block
+            else:
+                self._others.setdefault(at, {})[block] = None
+        if self._further:
+            self._note_further(blocks)
 
     def remove(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
         """Forget ``block``, which is registered under this hash."""
-        table = self._tables[group]
-        entry = table[block_hash]
-        if isinstance(entry, dict):
-            del entry[block]
-            if len(entry) == 1:
-                table[block_hash] = first_block(entry)
+        if self._hashes[block] == block_hash:
+            self.remove_all([block])
         else:
-            del table[block_hash]
+            self._remove_further((group, block_hash), block)
+
+    def remove_all(self, blocks: list[BlockId]) -> None:
+        """Forget ``blocks``, which are registered under the hashes that they carry."""
+        hashes, groups, heads, following = self._hashes, self._groups, self._heads, self._chain
+        mask = self._mask
+        block: i64
+        for block in blocks:
+            hashed: i64 = hash(hashes[block])
+            slot: i64 = (hashed ^ (groups[block] * _GROUP_STRIDE)) & mask
+            before: i64 = NULL_BLOCK
+            at: i64 = heads[slot]
+            while at not in (block, NULL_BLOCK):
+                before, at = at, following[at]
+            if self._others:
+                self._remove_among_others(block, before, slot)
+            elif before == NULL_BLOCK:
+                heads[slot] = following[block]
+            else:
+                following[before] = following[block]
+        if self._further:
+            for each in blocks:
+                group, block_hash = self._key(each)
+                assert block_hash is not None, "a block that is removed carries a hash"
+                self._remove_further((group, block_hash), each)
 
     def clear(self) -> None:
         """Forget everything."""
-        for table in self._tables:
-            table.clear()
+        self._heads = vec[i64]([NULL_BLOCK] * len(self._heads))
+        self._others.clear()
+        self._further.clear()
+
+    def registered(self) -> Iterator[tuple[GroupIndex, BlockHash | None, BlockId]]:
+        """Every registration: a block's own once, and each further one. In no order that means anything."""
+        hashes, groups = self._hashes, self._groups
+        for first in self._firsts():
+            for block in (first, *self._others.get(first, ())):
+                yield int(groups[block]), hashes[block], block
+        for (group, block_hash), blocks in self._further.items():
+            for block in blocks:
+                if hashes[block] != block_hash:
+                    yield group, block_hash, block
+
+    def hashes(self, group: GroupIndex) -> set[BlockHash]:
+        """All that is found in ``group``."""
+        return {
+            block_hash
+            for its_group, block_hash, _ in self.registered()
+            if its_group == group and block_hash is not None
+        }
 
     def shared(self) -> list[tuple[GroupIndex, BlockHash, list[BlockId]]]:
         """Every hash key that has several blocks, and these in the order of their registration.
 
         In order: by what the index holds, not by how it came to hold it.
         """
-        return sorted(
-            (group, block_hash, list(entry))
-            for group, table in enumerate(self._tables)
-            for block_hash, entry in table.items()
-            if isinstance(entry, dict)
-        )
+        found = [(*key, list(blocks)) for key, blocks in self._further.items() if len(blocks) > 1]
+        for block, others in self._others.items():
+            group, block_hash = self._key(block)
+            assert block_hash is not None, "a block in the index carries a hash"
+            if (group, block_hash) not in self._further:
+                found.append((group, block_hash, [block, *others]))
+        return sorted(found)
+
+    def problems(self) -> list[str]:
+        """Blocks that stand where nobody looks for their keys."""
+        misplaced = [
+            block
+            for slot, head in enumerate(self._heads)
+            for block in self._in_chain(head)
+            if self._hashes[block] is None
+            or self._slot(int(self._groups[block]), self._hashes[block]) != slot
+        ]
+        misplaced += [
+            block
+            for first, others in self._others.items()
+            for block in others
+            if self._key(block) != self._key(first)
+        ]
+        return [f"block {block} is indexed under a hash that it does not carry" for block in misplaced]
+
+    def _firsts(self) -> Iterator[BlockId]:
+        """Every block in a chain."""
+        for head in self._heads:
+            yield from self._in_chain(head)
+
+    def _in_chain(self, head: "i64") -> Iterator[BlockId]:
+        block = int(head)
+        while block != NULL_BLOCK:
+            yield block
+            block = int(self._chain[block])
+
+    def _key(self, block: BlockId) -> tuple[GroupIndex, BlockHash | None]:
+        return int(self._groups[block]), self._hashes[block]
+
+    def _slot(self, group: GroupIndex, block_hash: BlockHash | None) -> int:
+        hashed: i64 = hash(block_hash)
+        offset: i64 = group * _GROUP_STRIDE
+        return (hashed ^ offset) & self._mask
+
+    def _first_by_own(self, group: GroupIndex, block_hash: BlockHash | None) -> BlockId:
+        hashes, groups, following = self._hashes, self._groups, self._chain
+        own_group: i64 = group
+        at: i64 = self._heads[self._slot(group, block_hash)]
+        while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != own_group):
+            at = following[at]
+        return at
+
+    def _all_by_own(self, group: GroupIndex, block_hash: BlockHash) -> list[BlockId]:
+        first = self._first_by_own(group, block_hash)
+        return [] if first == NULL_BLOCK else [first, *self._others.get(first, ())]
+
+    def _note_further(self, blocks: list[BlockId]) -> None:
+        """Some keys have blocks that are found by more than their own: ``blocks`` may have come to them."""
+        for block in blocks:
+            group, block_hash = self._key(block)
+            assert block_hash is not None, "a block that is added carries a hash"
+            shared = self._further.get((group, block_hash))
+            if shared is not None:
+                shared[block] = None
+
+    def _remove_among_others(self, block: BlockId, before: BlockId, slot: int) -> None:
+        """Forget one of the blocks of a key, where some key has several.
+
+        Args:
+            block: Which.
+            before: The one before it in its chain, the last one if it is not in it; null for none.
+            slot: Of the chain.
+        """
+        is_in_chain = (self._heads[slot] if before == NULL_BLOCK else self._chain[before]) == block
+        if not is_in_chain:
+            first = self._first_by_own(*self._key(block))
+            others = self._others[first]
+            del others[block]
+            if not others:
+                del self._others[first]
+            return
+        successor = int(self._chain[block])
+        others = self._others.pop(block, {})
+        if others:
+            heir = next(iter(others))
+            del others[heir]
+            if others:
+                self._others[heir] = others
+            self._chain[heir] = successor
+            successor = heir
+        if before == NULL_BLOCK:
+            self._heads[slot] = successor
+        else:
+            self._chain[before] = successor
+
+    def _remove_further(self, key: tuple[GroupIndex, BlockHash], block: BlockId) -> None:
+        blocks = self._further.get(key)
+        if blocks is not None:
+            del blocks[block]
+            if all(self._hashes[each] == key[1] for each in blocks):
+                del self._further[key]

@@ -64,6 +64,10 @@ class Residency:
         """A block of the sample got a hash, the first that it carries."""
         self._published_ms[block] = self.now_ms
 
+    def note_all_published(self, blocks: Iterable[BlockId]) -> None:
+        """As `note_published`, those of ``blocks`` that are in the sample."""
+        self._published_ms.update(dict.fromkeys(self.sample.intersection(blocks), self.now_ms))
+
     def note_idle(self, blocks: Iterable[BlockId]) -> None:
         """Nobody holds ``blocks``, which have content, any more."""
         self._idle_since_ms.update(dict.fromkeys(self.sample.intersection(blocks), self.now_ms))

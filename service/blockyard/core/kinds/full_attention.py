@@ -1,12 +1,10 @@
 """Full attention: every token looks at all before it, so nothing is dropped and a hit has no holes."""
 
-from itertools import islice
 from typing import ClassVar
 
 from blockyard.core.arithmetic import align_down, div_ceil
 from blockyard.core.config import GroupConfig
 from blockyard.core.kinds.base import GroupHit, HitSearch, Kind, require_only
-from blockyard.core.prefix_index import first_block
 
 
 class FullAttention(Kind):
@@ -31,13 +29,7 @@ class FullAttention(Kind):
         hits = []
         num_blocks = max_tokens // block_size
         for group in search.groups:
-            lookup = search.index.table(group).get
-            hit = []
-            for block_hash in islice(search.block_hashes, num_blocks):
-                entry = lookup(block_hash)
-                if entry is None:
-                    break
-                hit.append(first_block(entry))
+            hit = search.index.run(group, list(search.block_hashes[:num_blocks]))
             hits.append(hit)
             num_blocks = len(hit)
         num_tokens = num_blocks * block_size
