@@ -130,7 +130,7 @@ def check_token_ids(token_ids: Iterable[int], field: str = "token_ids") -> list[
         ids = token_ids if isinstance(token_ids, (list, tuple)) else list(token_ids)
     except TypeError:
         raise InvalidRequest.of(field, "has to be a list of integers") from None
-    if _are_plain_int32(ids):
+    if are_plain_int32(ids):
         return ids
     if not set(map(type, ids)) <= {int}:
         raise InvalidRequest.of(field, "every id has to be a plain integer, not a bool, float or other type")
@@ -279,7 +279,7 @@ def _is_pickle(algorithm: HashAlgorithm) -> bool:
     return algorithm in (HashAlgorithm.SHA256, HashAlgorithm.XXHASH)
 
 
-def _are_plain_int32(ids: list[int] | tuple[int, ...]) -> bool:
+def are_plain_int32(ids: list[int] | tuple[int, ...]) -> bool:
     """Whether each of ``ids`` is known to be of type int and from 0 to 2^31 - 1, told at C speed.
 
     Version 2 of the marshal format begins with five bytes; then an int32 of type int, and nothing else,

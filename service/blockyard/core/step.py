@@ -41,13 +41,15 @@ class PlannedStep:
         self._commits = self._resolve("commit", step.commit.sequences)
         self._check_commits()
         self._frees = self._resolve("free", step.free)
-        self._extends = self._resolve("extend", step.extend.sequences)
+        is_same = step.extend.sequences == step.commit.sequences  # as in most steps of decoding
+        self._extends = self._commits if is_same else self._resolve("extend", step.extend.sequences)
         self._contents = self._check_extends()
         self._admissions = self._check_admissions()
 
     def run(self) -> tuple[StepExtended, list[Admitted | Refused]]:
         """Do the step. Nothing else may have changed since it was planned but blocks that became free."""
-        for sequence, num_tokens in zip(self._commits, self._step.commit.num_computed_tokens, strict=True):
+        # Columns are known to be of equal length; a zip that is not told so compiles to a plain loop.
+        for sequence, num_tokens in zip(self._commits, self._step.commit.num_computed_tokens):  # noqa: B905
             if num_tokens > sequence.commit_headroom:
                 self._sequences.commit(sequence, num_tokens)
             elif num_tokens > sequence.num_committed_tokens:
@@ -76,7 +78,7 @@ class PlannedStep:
     def _check_commits(self) -> None:
         counts = self._step.commit.num_computed_tokens
         _require_equal_length("commit.num_computed_tokens", counts, self._commits)
-        for sequence, num_tokens in zip(self._commits, counts, strict=True):
+        for sequence, num_tokens in zip(self._commits, counts):  # noqa: B905 - see `run`
             if not 0 <= num_tokens <= sequence.num_granted_tokens:
                 try:
                     self._sequences.check_commit(sequence, num_tokens)
@@ -93,22 +95,18 @@ class PlannedStep:
         if computed is not None:
             _require_equal_length("extend.num_computed_tokens", computed, self._extends)
         told = self._handles_told_of()
+        if computed is None and self._have_grown():
+            to_check = [at for at, handle in enumerate(columns.sequences) if handle in told] if told else []
+        else:
+            to_check = list(range(len(self._extends)))
         committed: dict[SequenceHandle, int] = {}
         if computed is not None:
             commit = self._step.commit
             committed.update(zip(commit.sequences, commit.num_computed_tokens, strict=True))
         contents: dict[SequenceHandle, Content] = {}
-        max_tokens = self._sequences.max_tokens
-        for position, (sequence, num_tokens) in enumerate(
-            zip(self._extends, columns.num_tokens, strict=True)
-        ):
+        for position in to_check:
+            sequence, num_tokens = self._extends[position], columns.num_tokens[position]
             handle = sequence.handle
-            if (
-                0 < sequence.num_granted_tokens <= num_tokens <= max_tokens
-                and computed is None
-                and handle not in told
-            ):
-                continue
             num_computed = None if computed is None else computed[position]
             try:
                 self._sequences.check_extension(sequence, num_tokens, num_computed, committed.get(handle, 0))
@@ -118,6 +116,14 @@ class PlannedStep:
             except InvalidRequest as error:
                 raise error.inside(f"extend.{position}") from None
         return contents
+
+    def _have_grown(self) -> bool:
+        """Whether all sequences to extend have at least the tokens that have slots, and none has too many."""
+        max_tokens = self._sequences.max_tokens
+        for sequence, num_tokens in zip(self._extends, self._step.extend.num_tokens):  # noqa: B905 - see `run`
+            if not 0 < sequence.num_granted_tokens <= num_tokens <= max_tokens:
+                return False
+        return True
 
     def _handles_told_of(self) -> set[SequenceHandle]:
         """The sequences to extend whose hashes or tokens are told."""
@@ -162,40 +168,24 @@ class PlannedStep:
 
     def _extend(self) -> StepExtended:
         columns = self._step.extend
-        computed, num_lookahead, contents = (
-            columns.num_computed_tokens,
-            columns.num_lookahead_tokens,
-            self._contents,
-        )
+        computed = columns.num_computed_tokens
+        slow = self._extend_with_headroom()
         nothing: list[list[BlockId]] = [[] for _ in range(self._sequences.num_groups)]
         block_ids = [nothing] * len(self._extends)
-        num_granted = 0
         refused: dict[SequenceHandle, None] = {}
-        for position, (sequence, num_tokens) in enumerate(
-            zip(self._extends, columns.num_tokens, strict=True)
-        ):
-            handle = sequence.handle
-            if (
-                num_tokens + num_lookahead <= sequence.extend_headroom
-                and computed is None
-                and handle not in contents
-            ):
-                num_granted += num_tokens - sequence.num_granted_tokens
-                sequence.num_granted_tokens = num_tokens
-                sequence.num_tokens = max(sequence.num_tokens, num_tokens)
-                continue
+        for position in slow:
+            sequence = self._extends[position]
             try:
                 _, block_ids[position] = self._sequences.extend(
                     self._lease,
                     sequence,
-                    num_tokens=num_tokens,
+                    num_tokens=columns.num_tokens[position],
                     num_computed_tokens=None if computed is None else computed[position],
-                    num_lookahead_tokens=num_lookahead,
-                    content=contents.get(handle),
+                    num_lookahead_tokens=columns.num_lookahead_tokens,
+                    content=self._contents.get(sequence.handle),
                 )
             except InsufficientBlocks:
-                refused[handle] = None
-        self._sequences.note_granted(num_granted)
+                refused[sequence.handle] = None
         sequences = list(columns.sequences)
         if refused:
             block_ids = [
@@ -203,6 +193,29 @@ class PlannedStep:
             ]
             sequences = [handle for handle in sequences if handle not in refused]
         return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=list(refused))
+
+    def _extend_with_headroom(self) -> list[int]:
+        """Extend the sequences whose counts are all that changes; the positions of the others."""
+        columns = self._step.extend
+        if columns.num_computed_tokens is not None:
+            return list(range(len(self._extends)))
+        num_lookahead, contents = columns.num_lookahead_tokens, self._contents
+        num_granted = 0
+        others: list[int] = []
+        position = 0
+        for sequence, num_tokens in zip(self._extends, columns.num_tokens):  # noqa: B905 - see `run`
+            if num_tokens + num_lookahead > sequence.extend_headroom or (
+                contents and sequence.handle in contents
+            ):
+                others.append(position)
+            else:
+                num_granted += num_tokens - sequence.num_granted_tokens
+                sequence.num_granted_tokens = num_tokens
+                if num_tokens > sequence.num_tokens:  # noqa: PLR1730 - a call takes three times as long
+                    sequence.num_tokens = num_tokens
+            position += 1  # noqa: SIM113 - and so does a tuple of two
+        self._sequences.note_granted(num_granted)
+        return others
 
     def _admit(self, admission: Admission, content: Content) -> Admitted | Refused:
         try:

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
 
 from blockyard.core import commands as ask
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import Hasher
-from blockyard.core.hashing import HashAlgorithm
+from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.server.body import Body, Count, Name, PositiveCount
 
@@ -21,6 +21,21 @@ BlockHashField = Annotated[
     Field(min_length=1, max_length=64),
     WithJsonSchema({"type": "string", "pattern": "^([0-9a-f]{2}){1,64}$"}),
 ]
+
+
+def _read_column(column: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """A column of integers: at C speed where they are plain and below 2^31, which is all but always."""
+    return column if type(column) is list and are_plain_int32(column) else read(column)
+
+
+def _read_positive_column(column: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    is_plain = type(column) is list and are_plain_int32(column) and 0 not in column
+    return column if is_plain else read(column)
+
+
+Handles = Annotated[list[Handle], WrapValidator(_read_column)]
+Counts = Annotated[list[Count], WrapValidator(_read_column)]
+PositiveCounts = Annotated[list[PositiveCount], WrapValidator(_read_positive_column)]
 
 BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS)]
 TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
@@ -235,22 +250,22 @@ class FreeBody(LeaseBody):
 class StepCommitBody(Body):
     """Columns: sequences by handle, and how many of their tokens are written."""
 
-    sequences: list[Handle]
-    num_computed_tokens: list[Count]
+    sequences: Handles
+    num_computed_tokens: Counts
 
 
 class StepFreeBody(Body):
     """Sequences to free, by handle."""
 
-    sequences: list[Handle]
+    sequences: Handles
 
 
 class StepExtendBody(Body):
     """Columns: sequences by handle, and the tokens that each has to have slots for."""
 
-    sequences: list[Handle]
-    num_tokens: list[PositiveCount]
-    num_computed_tokens: list[Count] | None = Field(
+    sequences: Handles
+    num_tokens: PositiveCounts
+    num_computed_tokens: Counts | None = Field(
         None,
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
