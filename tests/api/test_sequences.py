@@ -1,5 +1,7 @@
 """Sequences over HTTP: admission, growth, commit, free, lookup, step."""
 
+from typing import Any
+
 import ormsgpack
 import pytest
 from fastapi.testclient import TestClient
@@ -417,3 +419,50 @@ def test_tokens_whose_window_was_dropped_cannot_be_computed_again() -> None:
         assert back.json()["errors"][0]["field"] == "num_computed_tokens"
         rejected = api.post(f"{pool}/allocate", json={**ask, "num_tokens": 42, "num_computed_tokens": 40})
         assert rejected.status_code == 200
+
+
+def test_a_step_that_asks_for_changes_alone_lists_whose_tables_grew() -> None:
+    with make_api() as api:
+        pool = make_pool(api)
+        lease = make_lease(api, pool)
+        admit = [{"sequence_id": name, "num_tokens": 3} for name in ("one", "two", "three")]
+        one, two, three = (
+            each["sequence"]
+            for each in api.post(f"{pool}/step", json={"lease_id": lease, "admit": admit}).json()["admit"]
+        )
+        extend = {"sequences": [one, two, three], "num_tokens": [4, 5, 1_000], "only_changes": True}
+        reply = api.post(f"{pool}/step", json={"lease_id": lease, "extend": extend}).json()
+        assert reply["extend"] == {
+            "sequences": [two],
+            "block_ids": [[[4]]],
+            "insufficient": [three],
+            "unlisted": [[]],
+        }
+        assert api.get(f"{pool}/sequences/one").json()["num_computed_tokens"] == 4
+
+
+def test_columns_of_a_step_may_be_packed_in_msgpack() -> None:
+    with make_api() as api:
+        pool = make_pool(api)
+        lease = make_lease(api, pool)
+
+        def step(**parts: Any) -> Any:
+            raw = ormsgpack.packb({"lease_id": lease, **parts})
+            reply = api.post(f"{pool}/step", content=raw, headers={"Content-Type": "application/msgpack"})
+            return reply.status_code, ormsgpack.unpackb(
+                reply.content
+            ) if reply.status_code == 200 else reply.json()
+
+        admit = [{"sequence_id": name, "num_tokens": 4} for name in ("one", "two")]
+        handles = [each["sequence"] for each in step(admit=admit)[1]["admit"]]
+        packed = b"".join(handle.to_bytes(4, "little") for handle in handles)
+        counts = b"\4\0\0\0\4\0\0\0"
+        status, reply = step(
+            commit={"sequences": packed, "num_computed_tokens": counts},
+            extend={"sequences": packed, "num_tokens": b"\5\0\0\0\6\0\0\0"},
+        )
+        assert (status, reply["extend"]["sequences"]) == (200, handles)
+        status, reply = step(extend={"sequences": packed, "num_tokens": b"\5\0\0\0\6\0\0"})
+        assert (status, reply["errors"][0]["field"]) == (422, "extend.num_tokens")
+        status, reply = step(extend={"sequences": packed, "num_tokens": b"\0\0\0\0\6\0\0\0"})
+        assert (status, reply["errors"][0]["field"]) == (422, "extend.num_tokens.0")

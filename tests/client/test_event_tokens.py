@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx
-import ormsgpack
 import pytest
 
 from blockyard.client import (
@@ -31,6 +30,7 @@ from blockyard.core.hash_chain import HashChain, coarser_view
 from blockyard.core.ids import BlockHash
 from client.drawn_engine import Engine
 from client.peers import Peer, forward, peer, swallow
+from client.sent_steps import plain_step
 
 BLOCK = 4
 NEEDS = EventsConfig(needs_token_ids=True)
@@ -94,7 +94,7 @@ def check_events(url: str, pool: Pool) -> int:
 def steps(proxy: Peer) -> list[dict[str, Any]]:
     """The steps that a proxy let through, save for the lease that each is of."""
     sent = [request.body for request in proxy.received if request.target.endswith("/step")]
-    bodies = [ormsgpack.unpackb(body, option=ormsgpack.OPT_NON_STR_KEYS) for body in sent]
+    bodies = [plain_step(body) for body in sent]
     return [{name: value for name, value in body.items() if name != "lease_id"} for body in bodies]
 
 
@@ -233,7 +233,12 @@ def test_a_pool_that_needs_no_tokens_is_sent_none(server_url: str, pool_name: st
                 {
                     "epoch": 1,
                     "step_id": 2,
-                    "extend": {"sequences": [1], "num_tokens": [18], "block_hashes": {1: hashes[2:]}},
+                    "extend": {
+                        "sequences": [1],
+                        "num_tokens": [18],
+                        "block_hashes": {1: hashes[2:]},
+                        "only_changes": True,
+                    },
                 },
                 {
                     "epoch": 1,

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import ormsgpack
 import pytest
 
 from blockyard.client import (
@@ -23,6 +22,7 @@ from blockyard.client import (
 )
 from client.drawn_engine import Engine
 from client.peers import DROP, Answer, Peer, Received, forward, peer, problem, swallow
+from client.sent_steps import plain_step
 
 BLOCK = 4
 QUICK = RetryPolicy(max_attempts=4, first_pause_s=0.01, max_pause_s=0.01)
@@ -52,7 +52,7 @@ def tables_at(pool: Pool, sequence_id: str) -> list[list[int]]:
 def bodies(proxy: Peer) -> list[dict[str, object]]:
     """The steps that a proxy let through."""
     steps = [request for request in proxy.received if request.target.endswith("/step")]
-    return [ormsgpack.unpackb(step.body, option=ormsgpack.OPT_NON_STR_KEYS) for step in steps]
+    return [plain_step(step.body) for step in steps]
 
 
 def compute_and_append(scheduler: Scheduler, sequence_id: str, num_tokens: int, token: int = 1) -> None:
@@ -161,7 +161,7 @@ def test_hashes_go_out_only_for_tokens_that_are_certain(server_url: str, pool_na
             compute_and_append(scheduler, "one", 4)
             scheduler.step(speculated={"one": 7})
         extend = bodies(proxy)[1]["extend"]
-        assert extend == {"sequences": [1], "num_tokens": [12]}
+        assert extend == {"sequences": [1], "num_tokens": [12], "only_changes": True}
 
 
 def test_hashes_go_out_no_earlier_than_their_tokens_get_slots(server_url: str, pool_name: str) -> None:

@@ -89,6 +89,7 @@ class DrawnStep:
     num_lookahead_tokens: int
     with_content: bool
     numbered: bool
+    only_changes: bool
     elsewhere: bool
 
 
@@ -130,5 +131,6 @@ steps = st.builds(
     num_lookahead_tokens=lookaheads,
     with_content=often,
     numbered=often,
+    only_changes=st.booleans(),
     elsewhere=rarely,
 )

@@ -65,7 +65,15 @@ def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Co
         else:
             extended.append(handle)
             block_ids.append(appended)
-    return StepExtended(sequences=extended, block_ids=block_ids, insufficient=insufficient)
+    if not columns.only_changes:
+        return StepExtended(sequences=extended, block_ids=block_ids, insufficient=insufficient)
+    changed = [(handle, blocks) for handle, blocks in zip(extended, block_ids, strict=True) if any(blocks)]
+    return StepExtended(
+        sequences=[handle for handle, _ in changed],
+        block_ids=[blocks for _, blocks in changed],
+        insufficient=insufficient,
+        unlisted=[[] for _ in sequences.config.groups],
+    )
 
 
 def _admit(

@@ -8,8 +8,9 @@ from typing import Any
 from blockyard.core.allocator import Allocator, Copies
 from blockyard.core.block_store import BlockStore
 from blockyard.core.errors import InsufficientBlocks
+from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId
-from blockyard.core.kinds import Demand
+from blockyard.core.kinds import ANY_LENGTH, Demand
 from blockyard.core.pool import Pool
 from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.retention import Retention
@@ -169,6 +170,28 @@ class NewestDuplicateFirst(PrefixIndex):
             others = self._all_by_own(*self._key(block))  # type: ignore[arg-type]
             self.remove_all(others)
             super().add_all([block, *others])
+
+
+class SlotsForOneMore(Headroom):
+    __slots__ = ()
+
+    def note(self, sequence: Sequence) -> None:
+        super().note(sequence)
+        sequence.extend_headroom += sequence.extend_headroom > 0
+
+
+class DropsForgotten(Headroom):
+    __slots__ = ()
+
+    def _most_tokens_kept(self, sequence: Sequence, num_computed: int) -> int:  # noqa: ARG002 - the bug
+        return ANY_LENGTH
+
+
+class PublishedALittleLate(Headroom):
+    __slots__ = ()
+
+    def _next_publishing(self, sequence: Sequence, num_computed: int) -> int:
+        return super()._next_publishing(sequence, num_computed) + 1
 
 
 class RetentionKeepsTooLittle(Retention):

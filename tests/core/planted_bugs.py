@@ -7,6 +7,7 @@ from blockyard.core.pool import Pool
 from core.drawn_pools import STATE_POOLS, pool_configs
 from core.planted_block_bugs import (
     CopiesNotCounted,
+    DropsForgotten,
     HashesOfPartsKept,
     HashKeptOnEviction,
     HeadFirst,
@@ -14,11 +15,13 @@ from core.planted_block_bugs import (
     NewestDuplicateFirst,
     NewestEvictedFirst,
     NullTouched,
+    PublishedALittleLate,
     PublishedBlocksWrittenAnew,
     RefusalTakesBackTokens,
     RetentionForgetsReplays,
     RetentionKeepsTooLittle,
     SharedBlockReleasedTwice,
+    SlotsForOneMore,
     StateHashesNotMoved,
     StatesOfOtherLengthsPublished,
     TouchedBlockStaysFree,
@@ -96,6 +99,12 @@ PLANTED_BUGS = {
         UnsettledStatesShared,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
+    **swap(
+        lambda pool: pool.sequences._allocator.headroom,
+        SlotsForOneMore,
+        DropsForgotten,
+        PublishedALittleLate,
+    ),
     **swap(
         lambda pool: pool,
         RawBlocksLost,

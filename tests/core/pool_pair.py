@@ -8,7 +8,7 @@ import cbor2
 import pytest
 
 from blockyard.core.block_store import BlockStore
-from blockyard.core.commands import Command, Idempotent, PoolCommand
+from blockyard.core.commands import Command, Idempotent, PoolCommand, Step
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, NotReady
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
@@ -139,6 +139,9 @@ class PoolPair:
                     self._coverage["admitted in step"] += 1
                     if entry.num_cached_tokens:
                         self._count_hit("hit in step", entry.num_cached_tokens)
+            if isinstance(command, Step) and command.extend.num_computed_tokens is None:
+                self._coverage["extension in step: by the pool's counts"] += len(got.extend.sequences)
+            self._coverage["extension in step: changes only"] += got.extend.unlisted is not None
             self._coverage["extension in step: insufficient"] += len(got.extend.insufficient)
             self._coverage["copies"] += len(got.copies)
 

@@ -198,10 +198,15 @@ class Schedulers:
             block_hashes[handle] = content.get("block_hashes", ())
             token_ids[handle] = content.get("token_ids", ())
             event_token_ids[handle] = content.get("event_token_ids", ())
+        counted = {sequence.handle: sequence.num_computed for sequence in kept}
+        recount: list[int] | None = [num_computed for num_computed, _ in progress.values()]
+        if recount == [counted[handle] for handle in progress]:
+            recount = None  # the pool's own counts are right
         return StepExtend(
             sequences=list(progress),
             num_tokens=[num_tokens for _, num_tokens in progress.values()],
-            num_computed_tokens=[num_computed for num_computed, _ in progress.values()],
+            num_computed_tokens=recount,
+            only_changes=drawn.only_changes,
             num_lookahead_tokens=drawn.num_lookahead_tokens,
             block_hashes=block_hashes if drawn.with_content else {},
             token_ids=token_ids if drawn.with_content else {},

@@ -56,6 +56,8 @@ MUST_HAPPEN = (
     "admission in step: insufficient_blocks",
     "admission in step: sequence_exists_elsewhere",
     "extension in step: insufficient",
+    "extension in step: by the pool's counts",
+    "extension in step: changes only",
     "FreeBlocks: DoubleFree",
     "FreeBlocks: NotOwner",
     "Idempotent: Allocated",

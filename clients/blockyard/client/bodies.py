@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from blockyard.client.step_columns import as_column
+from blockyard.client.wire import Form
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras, PromptEmbeds
@@ -102,18 +103,18 @@ def admissions_body(admissions: Sequence[Admission]) -> list[dict[str, Any]] | N
     return bodies or None
 
 
-def commit_body(commit: StepCommit) -> dict[str, Any] | None:
-    """A step's commits; None for none."""
+def commit_body(commit: StepCommit, form: Form) -> dict[str, Any] | None:
+    """A step's commits, for a body in this form; None for none."""
     if not commit.sequences:
         return None
     return {
-        "sequences": as_column(commit.sequences),
-        "num_computed_tokens": as_column(commit.num_computed_tokens),
+        "sequences": as_column(commit.sequences, form),
+        "num_computed_tokens": as_column(commit.num_computed_tokens, form),
     }
 
 
-def extend_body(extend: StepExtend) -> dict[str, Any] | None:
-    """A step's extensions; None for none.
+def extend_body(extend: StepExtend, form: Form) -> dict[str, Any] | None:
+    """A step's extensions, for a body in this form; None for none. The reply is to list changes alone.
 
     Raises:
         InvalidRequest: As `content_body`, named by its handle.
@@ -121,11 +122,12 @@ def extend_body(extend: StepExtend) -> dict[str, Any] | None:
     if not extend.sequences:
         return None
     body: dict[str, Any] = {
-        "sequences": as_column(extend.sequences),
-        "num_tokens": as_column(extend.num_tokens),
+        "sequences": as_column(extend.sequences, form),
+        "num_tokens": as_column(extend.num_tokens, form),
+        "only_changes": True,
     }
     if extend.num_computed_tokens is not None:
-        body["num_computed_tokens"] = as_column(extend.num_computed_tokens)
+        body["num_computed_tokens"] = as_column(extend.num_computed_tokens, form)
     if extend.num_lookahead_tokens:
         body["num_lookahead_tokens"] = extend.num_lookahead_tokens
     if extend.block_hashes:

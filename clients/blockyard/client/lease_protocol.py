@@ -1,13 +1,13 @@
 """The calls under a lease: the protocol's hot part. See `blockyard.client.protocol` for the others."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from blockyard.client.bodies import admission_body, admissions_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
 from blockyard.client.protocol import pool_path
-from blockyard.client.step_columns import as_column, read_extended
+from blockyard.client.step_columns import as_column, read_extended, with_unlisted
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
@@ -199,13 +199,18 @@ class LeaseCalls:
         """
         parts = {
             "step_id": step_id,
-            "commit": commit_body(commit),
-            "free": {"sequences": as_column(free)} if free else None,
-            "extend": extend_body(extend),
+            "commit": commit_body(commit, self.form),
+            "free": {"sequences": as_column(free, self.form)} if free else None,
+            "extend": extend_body(extend, self.form),
             "admit": admissions_body(admit),
         }
         given = {name: part for name, part in parts.items() if part is not None}
-        return self._change("step", _read_stepped, given, is_keyed=step_id is None)
+
+        def read(response: Response) -> replies.Stepped:
+            stepped = _read_stepped(response)
+            return replace(stepped, extend=with_unlisted(stepped.extend, extend.sequences))
+
+        return self._change("step", read, given, is_keyed=step_id is None)
 
     def allocate_blocks(self, num_blocks: int) -> Call[replies.BlocksAllocated]:
         """Blocks without a sequence, the lease's until it frees them or ends.

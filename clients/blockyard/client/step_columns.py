@@ -2,16 +2,35 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
+from blockyard.client.wire import Form
+from blockyard.core.ids import SequenceHandle
+from blockyard.core.packing import pack_column
 from blockyard.core.replies import StepExtended
 
-T = TypeVar("T")
 
-
-def as_column(values: Sequence[T]) -> Sequence[T]:
-    """``values`` as the encoders take them: any sequence becomes a list, unless it is one or a tuple."""
+def as_column(values: Sequence[int], form: Form) -> Sequence[int] | bytes:
+    """``values`` as they travel: packed in msgpack, where they can be; else any sequence becomes a list."""
+    packed = pack_column(values) if form is Form.MSGPACK else None
+    if packed is not None:
+        return packed
     return values if type(values) in (list, tuple) else list(values)
+
+
+def with_unlisted(reply: StepExtended, asked: Sequence[SequenceHandle]) -> StepExtended:
+    """``reply`` with all of the ``asked`` sequences that got slots, where only changes are in it."""
+    nothing = reply.unlisted
+    if nothing is None:
+        return reply
+    sequences, given = list(asked), dict(zip(reply.sequences, reply.block_ids, strict=False))
+    if reply.insufficient:
+        refused = set(reply.insufficient)
+        sequences = [handle for handle in sequences if handle not in refused]
+    block_ids = [nothing] * len(sequences)
+    if given:
+        block_ids = [given.get(handle, nothing) for handle in sequences]
+    return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=reply.insufficient)
 
 
 def read_extended(value: Any) -> Any:
@@ -21,7 +40,11 @@ def read_extended(value: Any) -> Any:
     except (TypeError, KeyError):
         return value
     if _is_list_of(int, sequences) and _is_list_of(int, insufficient) and _are_block_ids(block_ids):
-        return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=insufficient)
+        unlisted = value.get("unlisted")
+        if unlisted is None or _are_block_ids([unlisted]):
+            return StepExtended(
+                sequences=sequences, block_ids=block_ids, insufficient=insufficient, unlisted=unlisted
+            )
     return value
 
 

@@ -136,6 +136,7 @@ class StepExtend:
 
     ``num_computed_tokens``, where given, replaces the pool's counts, as in `Allocate`.
     ``block_hashes``, ``token_ids`` and ``event_token_ids``: by handle, what was not sent before.
+    ``only_changes``: the reply lists those sequences alone whose block tables grew or could not.
     """
 
     sequences: Sequence[SequenceHandle] = ()
@@ -145,6 +146,7 @@ class StepExtend:
     block_hashes: Mapping[SequenceHandle, Sequence[BlockHash]] = field(default_factory=dict)
     token_ids: Mapping[SequenceHandle, Sequence[int]] = field(default_factory=dict)
     event_token_ids: Mapping[SequenceHandle, Sequence[int]] = field(default_factory=dict)
+    only_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

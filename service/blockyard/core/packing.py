@@ -1,6 +1,12 @@
-"""Vectors of block ids and counts in snapshots: four bytes an element, in this machine's byte order."""
+"""Columns of integers as bytes, four an element.
 
+Vectors of block ids and counts stand so in snapshots, in this machine's byte order. Columns of handles and
+counts may travel so, little-endian.
+"""
+
+import sys
 from array import array
+from collections.abc import Sequence
 
 from librt.vecs import vec
 from mypy_extensions import i64
@@ -14,3 +20,22 @@ def packed(values: "vec[i64]") -> bytes:
 def unpacked(data: bytes) -> "vec[i64]":
     """The vector that `packed` made ``data`` of."""
     return vec[i64](array("i", data))
+
+
+def pack_column(values: Sequence[int]) -> bytes | None:
+    """``values`` for `unpack_column`; None where one of them is no integer from 0 to 2^32 - 1."""
+    try:
+        column = array("I", values)
+    except (OverflowError, TypeError):
+        return None
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def unpack_column(data: bytes) -> list[int]:
+    """The values of a column that `pack_column` made, of a length that four divides."""
+    column = array("I", data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tolist()

@@ -89,11 +89,16 @@ class Freed(Reply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExtended:
-    """``sequences`` that got slots, with the ``block_ids`` appended per group; and those that did not."""
+    """``sequences`` that got slots, with the ``block_ids`` appended per group; and those that did not.
+
+    Where only changes were asked for, all others got slots, and ``unlisted`` is what their tables got: an
+    empty list a group. Else it is None.
+    """
 
     sequences: list[SequenceHandle]
     block_ids: list[list[list[BlockId]]]
     insufficient: list[SequenceHandle]
+    unlisted: list[list[BlockId]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

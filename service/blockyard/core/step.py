@@ -187,12 +187,18 @@ class PlannedStep:
             except InsufficientBlocks:
                 refused[sequence.handle] = None
         sequences = list(columns.sequences)
-        if refused:
-            block_ids = [
-                blocks for handle, blocks in zip(sequences, block_ids, strict=True) if handle not in refused
-            ]
-            sequences = [handle for handle in sequences if handle not in refused]
-        return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=list(refused))
+        if columns.only_changes:
+            listed = [at for at in slow if any(block_ids[at]) and sequences[at] not in refused]
+        elif refused:
+            listed = [at for at, handle in enumerate(sequences) if handle not in refused]
+        else:
+            return StepExtended(sequences=sequences, block_ids=block_ids, insufficient=[])
+        return StepExtended(
+            sequences=[sequences[at] for at in listed],
+            block_ids=[block_ids[at] for at in listed],
+            insufficient=list(refused),
+            unlisted=nothing if columns.only_changes else None,
+        )
 
     def _extend_with_headroom(self) -> list[int]:
         """Extend the sequences whose counts are all that changes; the positions of the others."""

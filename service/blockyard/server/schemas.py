@@ -9,6 +9,7 @@ from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeat
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from blockyard.core.packing import unpack_column
 from blockyard.server.body import Body, Count, Name, PositiveCount
 
 MAX_TOKENS = 2**20
@@ -24,13 +25,15 @@ BlockHashField = Annotated[
 
 
 def _read_column(column: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """A column of integers: at C speed where they are plain and below 2^31, which is all but always."""
+    """A column of integers: packed or, at C speed as well where they are below 2^31, plain ones."""
+    if type(column) is bytes and len(column) % 4 == 0:  # never in JSON
+        return unpack_column(column)
     return column if type(column) is list and are_plain_int32(column) else read(column)
 
 
 def _read_positive_column(column: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    is_plain = type(column) is list and are_plain_int32(column) and 0 not in column
-    return column if is_plain else read(column)
+    values = _read_column(column, read)
+    return read(values) if 0 in values else values
 
 
 Handles = Annotated[list[Handle], WrapValidator(_read_column)]
@@ -248,7 +251,10 @@ class FreeBody(LeaseBody):
 
 
 class StepCommitBody(Body):
-    """Columns: sequences by handle, and how many of their tokens are written."""
+    """Columns: sequences by handle, and how many of their tokens are written.
+
+    In msgpack a column may be packed: as bytes, each value as four of them, little-endian.
+    """
 
     sequences: Handles
     num_computed_tokens: Counts
@@ -261,7 +267,7 @@ class StepFreeBody(Body):
 
 
 class StepExtendBody(Body):
-    """Columns: sequences by handle, and the tokens that each has to have slots for."""
+    """Columns, as in `commit`: sequences by handle, and the tokens that each has to have slots for."""
 
     sequences: Handles
     num_tokens: PositiveCounts
@@ -273,6 +279,11 @@ class StepExtendBody(Body):
     block_hashes: dict[Handle, BlockHashes] = Field(default_factory=dict)
     token_ids: dict[Handle, TokenIds] = Field(default_factory=dict)
     event_token_ids: dict[Handle, EventTokenIds] = Field(default_factory=dict)
+    only_changes: bool = Field(
+        False,
+        description="List in the reply those sequences alone whose block tables grew, or could not. All "
+        "others got their slots; `unlisted` is what their tables got: an empty list a group.",
+    )
 
 
 class StepBody(LeaseBody):
@@ -306,6 +317,7 @@ class StepBody(LeaseBody):
                 block_hashes={SequenceHandle(key): value for key, value in extend.block_hashes.items()},
                 token_ids={SequenceHandle(key): value for key, value in extend.token_ids.items()},
                 event_token_ids={SequenceHandle(key): value for key, value in extend.event_token_ids.items()},
+                only_changes=extend.only_changes,
             )
             if extend
             else ask.StepExtend(),
