@@ -92,9 +92,11 @@ def compile_in(folder: Path) -> Path:
     with chdir(folder):
         options = ["--config-file=", "--namespace-packages", "--explicit-package-bases"]
         options += ["--ignore-missing-imports", f"--cache-dir={folder / 'cache'}"]
-        sources = [f"blockyard/core/{module}.py" for module in MODULES]
+        # All are named: else those that stay Python might be read from a blockyard that is installed already.
+        sources = sorted(map(str, Path("blockyard/core").rglob("*.py")))
         extensions = mypycify(
             [*options, *sources],
+            only_compile_paths=[f"blockyard/core/{module}.py" for module in MODULES],
             opt_level="2",
             debug_level="0",
             group_name="blockyard.core.compiled",
