@@ -9,6 +9,7 @@ from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, Pool
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
+from blockyard.server import collector
 from blockyard.server.events.hub import EventHub
 from blockyard.server.journal.command_codec import encode_command
 from blockyard.server.journal.line import Line
@@ -137,6 +138,7 @@ class Pools:
                 "pool", f"this server owns {self._max_pools} pools already (--max-pools): delete one first"
             )
         pool = Pool(config)
+        collector.keep()
         line = self._journal.create(name, config, request)
         self._pools[name] = _OwnedPool(pool, plan, line)
         self._hub.open(name, pool)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import resource
 import signal
@@ -15,6 +14,7 @@ import uvicorn
 
 from blockyard.server import logs
 from blockyard.server.app import Server, create_app
+from blockyard.server.collector import young_collections
 from blockyard.server.durable import Durable
 from blockyard.server.events.errors import EventsUnavailable
 from blockyard.server.http_protocol import HttpProtocol
@@ -30,9 +30,6 @@ log = structlog.get_logger("blockyard.server")
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
-COLLECT_AFTER = 20_000
-"""Objects made and not freed, until cycles are looked for: few outlive their call, and fewer are in one."""
-
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
 
 LAST_ANSWERS_S = 0.1
@@ -46,6 +43,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._announcing: asyncio.Task[None] | None = None
+        self._collecting = contextlib.ExitStack()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -61,12 +59,11 @@ class _Server(uvicorn.Server):
             if cycle is not None and streams.has(cycle.scope):
                 connection.transport.abort()  # it does not read, and its end cannot be sent
         await super().shutdown(sockets=sockets)
+        self._collecting.close()
 
     async def _announce(self) -> None:
         await self._app.readiness.wait()
-        gc.collect()
-        gc.freeze()  # what is here by now stays: collections need not look at it again
-        gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+        self._collecting.enter_context(young_collections())
         url = f"http://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())

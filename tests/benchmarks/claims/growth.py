@@ -19,7 +19,7 @@ from blockyard.core.commands import Admission, Allocate, Commit, CreateLease, Fr
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
-from blockyard.server.serve import COLLECT_AFTER
+from blockyard.server.collector import keep, young_collections
 from server_process import running_server
 
 NAME, BOUND, PAUSE_BOUND_MS = "growth", 1.2, 2.0
@@ -114,13 +114,6 @@ def round_us(large: Calling, small: Calling, num_calls: int) -> dict[str, tuple[
     return {call: (1e6 * median(one), 1e6 * median(other)) for call, (one, other) in times.items()}
 
 
-def use_collector_as_the_server() -> None:
-    """Set the garbage collector as `blockyard.server.serve` does once a server is ready."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-
-
 @contextmanager
 def collector_pauses() -> Iterator[list[float]]:
     """Milliseconds of every collection, with the server's settings."""
@@ -134,15 +127,12 @@ def collector_pauses() -> Iterator[list[float]]:
         else:
             pauses.append((perf_counter() - began_s) * 1e3)
 
-    before = gc.get_threshold()
-    use_collector_as_the_server()
-    gc.callbacks.append(note)
-    try:
-        yield pauses
-    finally:
-        gc.callbacks.remove(note)
-        gc.set_threshold(*before)
-        gc.unfreeze()
+    with young_collections():
+        gc.callbacks.append(note)
+        try:
+            yield pauses
+        finally:
+            gc.callbacks.remove(note)
 
 
 def pause_figures(setting: Setting) -> Iterator[Figure]:
@@ -153,6 +143,7 @@ def pause_figures(setting: Setting) -> Iterator[Figure]:
     num_blocks = num_live * (NUM_TOKENS // BLOCK_SIZE) * 5 // 4
     with collector_pauses() as pauses:
         pool = Pool(PoolConfig.of(num_blocks=num_blocks, groups=[group]))
+        keep()
         pool.apply(CreateLease(lease_id=LEASE, holder="benchmark", ttl_ms=10**9), 0)
         for number in range(num_live):
             admit(pool, number)
