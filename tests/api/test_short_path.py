@@ -184,6 +184,18 @@ def test_a_body_of_many_packets_is_read(caller: Caller) -> None:
     assert caller.read() == (200, {"epoch": 1, "num_cached_tokens": 0, "block_ids": [[]]})
 
 
+def test_a_head_that_begins_behind_a_long_body_is_not_taken_for_a_long_head(caller: Caller) -> None:
+    hashes = [f"{number:064x}" for number in range(4_000)]
+    long = caller.request("lookup", {"num_tokens": 64_000, "block_hashes": hashes})
+    short = caller.allocate("behind")
+    caller.socket.sendall(long[:-150_000])
+    time.sleep(0.1)
+    caller.socket.sendall(long[-150_000:] + short[:20])
+    time.sleep(0.1)
+    caller.socket.sendall(short[20:])
+    assert [status for status, _ in answers_in_order(caller, 2)] == [200, 200]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

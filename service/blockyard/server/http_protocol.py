@@ -6,7 +6,6 @@ from typing import Any
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from blockyard.server.gate import Visit
 from blockyard.server.media import Answer
 from blockyard.server.short_path import ShortCall, ShortPath, header_lines
 
@@ -17,7 +16,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close
 
 
 class Waiting:
-    """Stands where uvicorn keeps a request that it works on, while an answer waits for the journal."""
+    """Stands where uvicorn keeps the request that it works on, while the answer to a call is not sent yet."""
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete", "scope")
 
@@ -25,7 +24,7 @@ class Waiting:
         self.scope: dict[str, Any] = {}
         self.keep_alive = True
         self.disconnected = False
-        self.response_complete = False
+        self.response_complete = True
         self.message_event = asyncio.Event()
 
 
@@ -39,10 +38,11 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._short_path: ShortPath | None = self.app.short_path
-        self._is_in_head = False
-        self._num_head_bytes = 0
+        self._is_in_message = self._is_in_head = False
+        self._num_begun = self._num_head_bytes = 0
         self._call: ShortCall | None = None
         self._body = b""
+        self._waiting = Waiting()
         self._idle_since_s: float | None = None
 
     def on_message_begin(self) -> None:
@@ -50,7 +50,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
-        self._is_in_head = True
+        self._is_in_message = self._is_in_head = True
+        self._num_begun += 1
         self._num_head_bytes = 0
 
     def on_headers_complete(self) -> None:
@@ -71,6 +72,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The parser has met its end."""
+        self._is_in_message = False
         call, self._call = self._call, None
         if call is not None:
             assert self._short_path is not None, "it has found the call"
@@ -82,11 +84,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Something has arrived."""
+        was_in_message, self._num_begun = self._is_in_message, 0
         super().data_received(data)
         if self._call is not None:  # the rest of its body comes later, if it comes
             self._call = None
             self._take_long_path()
-        if self._is_in_head:
+        if self._is_in_head and self._num_begun <= (not was_in_message):  # else it began somewhere inside
             self._num_head_bytes += len(data)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self.transport.write(_TOO_LARGE)
@@ -125,32 +128,25 @@ class HttpProtocol(HttpToolsProtocol):
     def _answer(self, short_path: ShortPath, call: ShortCall) -> None:
         visit, answer = short_path.answer(call, self.headers, self._body)
         self._body = b""
-        settling = short_path.settling
-        if settling is None:
-            self._send(short_path, short_path.tell(visit, answer), keep_alive=True)
-            return
-        self.cycle = waiting = Waiting()  # type: ignore[assignment]
-        settling.add_done_callback(lambda _: self._settled(short_path, waiting, visit, answer))
+        self._waiting.response_complete = False
+        self.cycle = self._waiting  # type: ignore[assignment]
+        short_path.post(self._send, visit, answer)
 
-    def _settled(
-        self, short_path: ShortPath, waiting: Waiting, visit: Visit, answer: Answer | Response
-    ) -> None:
-        waiting.response_complete = True
-        self._send(short_path, short_path.tell(visit, answer), keep_alive=waiting.keep_alive)
-
-    def _send(self, short_path: ShortPath, answer: Answer | Response, *, keep_alive: bool) -> None:
+    def _send(self, answer: Answer | Response) -> None:
+        self._waiting.response_complete = True
         if self.transport.is_closing():
             return
+        assert self._short_path is not None, "it has made the answer"
         if isinstance(answer, Answer):
-            headers, body = answer.head, answer.body
+            status, headers, body = answer.status, answer.head, answer.body
         else:
-            headers = header_lines(answer.raw_headers)
-            body = bytes(answer.body)
+            status, headers, body = answer.status_code, header_lines(answer.raw_headers), bytes(answer.body)
+        keep_alive = self._waiting.keep_alive
         self.transport.write(
             b"".join(
                 (
-                    STATUS_LINE[answer.status if isinstance(answer, Answer) else answer.status_code],
-                    short_path.lines_of(self.server_state.default_headers),
+                    STATUS_LINE[status],
+                    self._short_path.lines_of(self.server_state.default_headers),
                     headers,
                     b"\r\n" if keep_alive else b"connection: close\r\n\r\n",
                     body,

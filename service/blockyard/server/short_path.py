@@ -7,8 +7,8 @@ pipelined requests, other HTTP versions, readers that do not read.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from starlette.responses import Response
 
@@ -23,6 +23,10 @@ MAX_KNOWN_CALLS = 4_096
 """URLs whose meaning is remembered: one a pool and hot route."""
 
 _POOLS_PATH = POOLS_PATH.encode()
+
+
+Send: TypeAlias = Callable[[Answer | Response], None]
+"""Sends an answer over the connection that the call came by."""
 
 
 class ShortCall(NamedTuple):
@@ -55,6 +59,7 @@ class ShortPath:
         self._gate = gate
         self._journal = journal
         self._known: dict[bytes, ShortCall] = {}
+        self._outbox: list[tuple[Send, Visit, Answer | Response]] = []
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_lines = b""
         self.max_body_bytes = max_body_bytes
@@ -74,7 +79,7 @@ class ShortPath:
     def answer(
         self, call: ShortCall, headers: Iterable[tuple[bytes, bytes]], body: bytes
     ) -> tuple[Visit, Answer | Response]:
-        """Do a call. What it is answered is for `tell`, once `settling` is done."""
+        """Do a call. Its answer is to be posted."""
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
@@ -85,10 +90,14 @@ class ShortPath:
         except Exception as error:  # noqa: BLE001 - it is logged
             return visit, failure(visit, error)
 
-    @property
-    def settling(self) -> asyncio.Future[None] | None:
-        """Done once all is written down that was done so far; None where it is."""
-        return self._journal.settling
+    def post(self, send: Send, visit: Visit, answer: Answer | Response) -> None:
+        """Have ``answer`` sent at the end of this turn of the loop, or once all is written down.
+
+        All answers of a turn go out one after the other: whoever waits for them is woken once.
+        """
+        self._outbox.append((send, visit, answer))
+        if len(self._outbox) == 1:
+            asyncio.get_running_loop().call_soon(self._empty_outbox)
 
     def lines_of(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         """As `header_lines`, of the server's own headers: a new list whenever there is a new second."""
@@ -96,14 +105,23 @@ class ShortPath:
             self._headers, self._header_lines = headers, header_lines(headers)
         return self._header_lines
 
-    def tell(self, visit: Visit, answer: Answer | Response) -> Answer | Response:
-        """What may be told of a call: its answer, or that it is not known whether that was written down."""
+    def _empty_outbox(self) -> None:
+        letters, self._outbox = self._outbox, []
+        settling = self._journal.settling
+        if settling is None:
+            self._deliver(letters)
+        else:
+            settling.add_done_callback(lambda _: self._deliver(letters))
+
+    def _deliver(self, letters: list[tuple[Send, Visit, Answer | Response]]) -> None:
         try:
             self._journal.check_sound()
-        except NotReady as error:
-            answer = render_error(error)
-        self._gate.leave(visit, answer.status if isinstance(answer, Answer) else answer.status_code)
-        return answer
+        except NotReady as error:  # whether they were written down is not known
+            withdrawn = render_error(error)
+            letters = [(send, visit, withdrawn) for send, visit, _ in letters]
+        for send, visit, answer in letters:
+            self._gate.leave(visit, answer.status if isinstance(answer, Answer) else answer.status_code)
+            send(answer)
 
 
 def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
