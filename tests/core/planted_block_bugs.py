@@ -165,11 +165,12 @@ class UnsettledStatesShared(BlockStore):
 class NewestDuplicateFirst(PrefixIndex):
     __slots__ = ()
 
-    def add_all(self, blocks: list[BlockId]) -> None:
-        for block in blocks:
-            others = self._all_by_own(*self._key(block))  # type: ignore[arg-type]
-            self.remove_all(others)
-            super().add_all([block, *others])
+    def add_run(self, group: int, blocks: list[BlockId], block_hashes: list[BlockHash]) -> None:
+        for block, block_hash in zip(blocks, block_hashes, strict=True):
+            others = self._all_by_own(group, block_hash)
+            self.remove_run(others)
+            known = [block, *others]
+            super().add_run(group, known, [block_hash] * len(known))
 
 
 class SlotsForOneMore(Headroom):

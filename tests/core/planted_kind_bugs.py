@@ -101,7 +101,7 @@ class StatesForLookahead(AlignedStates):
     __slots__ = ()
 
     def num_blocks(self, demand: Demand) -> int:
-        return super().num_blocks(demand._replace(num_tokens=demand.num_slots))
+        return super().num_blocks(Demand(demand.num_slots, demand.num_slots, demand.num_encoder_tokens))
 
 
 class SpeculativeBlocksLeftBehind(AlignedStates):

@@ -92,12 +92,11 @@ def forget_a_hash(pool: Pool) -> None:
 
 
 def forget_an_index_entry(pool: Pool) -> None:
-    pool.store.index.remove(0, b"one", 1)
+    pool.store.index.remove_run([1])
 
 
 def index_another_block(pool: Pool) -> None:
-    pool.store.index.remove(0, b"one", 1)
-    pool.store.index.add(0, b"one", 3)
+    pool.store.hashes[1] = b"other"
 
 
 def miscount_the_cached(pool: Pool) -> None:
@@ -110,7 +109,7 @@ def hash_the_null_block(pool: Pool) -> None:
 
 def lose_a_further_key(pool: Pool) -> None:
     pool.store.publish_part(1, 0, b"part")
-    pool.store.index.remove(0, b"part", 1)
+    pool.store.index.remove_further(0, b"part", 1)
 
 
 def keep_a_further_key_too_many(pool: Pool) -> None:

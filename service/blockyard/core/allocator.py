@@ -100,17 +100,17 @@ class Allocator:
         Raises:
             InsufficientBlocks: Nothing was given.
         """
-        tables = [
-            kind.table_of_hit(cached, hit.num_tokens)
-            for kind, cached in zip(self._kinds, hit.block_ids, strict=True)
-        ]
         # Beside what a table lacks: blocks of the hit that nobody holds, which leave the free queue, and one
         # for a copy where the hit ends inside a block.
-        ends_inside = [kind.is_cacheable and hit.num_tokens % kind.block_size != 0 for kind in self._kinds]
-        reserved = [
-            store.num_untouched(table.block_ids) + is_shared
-            for store, table, is_shared in zip(self._stores, tables, ends_inside, strict=True)
-        ]
+        tables: list[BlockTable] = []
+        reserved: list[int] = []
+        ends_inside: list[bool] = []
+        for kind, store, cached in zip(self._kinds, self._stores, hit.block_ids, strict=True):
+            table = kind.table_of_hit(cached, hit.num_tokens)
+            is_shared = kind.is_cacheable and hit.num_tokens % kind.block_size != 0
+            tables.append(table)
+            ends_inside.append(is_shared)
+            reserved.append(store.num_untouched(table.block_ids) + is_shared)
         watermark = self._config.watermark_blocks
         if must_fit_tokens:
             whole = self._demand(sequence, must_fit_tokens, 0)

@@ -179,33 +179,23 @@ class BlockStore:
 
     def publish_run(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> int:
         """As `publish`, each of ``blocks`` for its hash; nulls are passed over. Returns how many."""
-        hashes, groups = self.hashes, self.groups
         assert len(blocks) == len(block_hashes)
+        if NULL_BLOCK in blocks:
+            kept = [at for at, block in enumerate(blocks) if block != NULL_BLOCK]
+            blocks, block_hashes = [blocks[at] for at in kept], [block_hashes[at] for at in kept]
         if self.unfilled:
             self._forget([block for block in blocks if block in self.unfilled])
-        published: list[BlockId] = []
-        own_group: i64 = group
-        block: i64
-        for block, block_hash in zip(blocks, block_hashes):  # noqa: B905 - a plain zip compiles to a plain loop
-            if block != NULL_BLOCK:
-                assert hashes[block] is None, f"block {block} carries a hash already"
-                hashes[block] = block_hash
-                groups[block] = own_group
-                published.append(block)
-        self.index.add_all(published)
-        self.num_cached_blocks += len(published)
-        if not self.residency.sample.isdisjoint(published):
-            self.residency.note_all_published(published)
-        return len(published)
+        self._add(blocks, group, block_hashes)
+        return len(blocks)
 
     def publish_part(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
         """Make a held ``block`` a hit for ``block_hash``, that of a part of its tokens, as well."""
         if self.hashes[block] is None:
-            self._add(block, group, block_hash)
+            self._add([block], group, [block_hash])
             self.unfilled.add(block)
         else:
             self.further_hashes.setdefault(block, []).append(block_hash)
-            self.index.add(group, block_hash, block)
+            self.index.add_further(group, block_hash, block)
 
     def move_hashes(self, source: BlockId, destination: BlockId) -> None:
         """Let ``destination``, which carries none, be found in place of ``source``, whose content it gets."""
@@ -214,7 +204,7 @@ class BlockStore:
         self._forget([source])
         self.residency.note_forgotten(source)
         first, *further = block_hashes
-        self._add(destination, group, first)
+        self._add([destination], group, [first])
         if is_unfilled:
             self.unfilled.add(destination)
         for block_hash in further:
@@ -281,34 +271,38 @@ class BlockStore:
         store = cls(1, state["num_groups"], counters)
         store.reference_counts = unpacked(state["reference_counts"])
         store.groups = unpacked(state["groups"])
-        store.hashes = list(state["hashes"])
+        store.hashes = [None] * len(state["hashes"])
         store.index = PrefixIndex(store.hashes, store.groups)
         store.queue = FreeQueue.from_state(state["queue"])
         store.unfilled = set(state["unfilled"])
         store.running_states = dict(state["running_states"])
         store.states_to_copy = dict(state["states_to_copy"])
         store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
+        own: list[BlockHash | None] = state["hashes"]
         # Blocks that share a hash come in the order in which the index would return them.
         shared = {(group, block_hash): blocks for group, block_hash, blocks in state["shared_hashes"]}
         for (group, block_hash), blocks in shared.items():
             for block in blocks:
-                store.index.add(group, block_hash, block)
-        cached = [block for block, block_hash in enumerate(store.hashes) if block_hash is not None]
-        for block in cached:
-            group = int(store.groups[block])
-            for block_hash in store.hashes_of(block):
-                if (group, block_hash) not in shared:
-                    store.index.add(group, block_hash, block)
-        store.num_cached_blocks = len(cached)
+                if own[block] == block_hash:
+                    store.index.add_run(group, [block], [block_hash])
+                else:
+                    store.index.add_further(group, block_hash, block)
+        for block, own_hash in enumerate(own):
+            if own_hash is not None:
+                group = int(store.groups[block])
+                if (group, own_hash) not in shared:
+                    store.index.add_run(group, [block], [own_hash])
+                for block_hash in store.further_hashes.get(block, ()):
+                    if (group, block_hash) not in shared:
+                        store.index.add_further(group, block_hash, block)
+        store.num_cached_blocks = len(own) - own.count(None)
         return store
 
-    def _add(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
-        self.hashes[block] = block_hash
-        self.groups[block] = group
-        self.index.add(group, block_hash, block)
-        self.num_cached_blocks += 1
-        if block in self.residency.sample:
-            self.residency.note_published(block)
+    def _add(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> None:
+        self.index.add_run(group, blocks, block_hashes)
+        self.num_cached_blocks += len(blocks)
+        if not self.residency.sample.isdisjoint(blocks):
+            self.residency.note_published(blocks)
 
     def _forget(self, blocks: list[BlockId]) -> None:
         """Take all hashes from ``blocks``, which carry some."""
@@ -320,10 +314,6 @@ class BlockStore:
             for block in blocks:
                 self.unfilled.discard(block)
                 for block_hash in self.further_hashes.pop(block, ()):
-                    self.index.remove(int(self.groups[block]), block_hash, block)
-        self.index.remove_all(blocks)
-        hashes = self.hashes
-        at: i64
-        for at in blocks:
-            hashes[at] = None
+                    self.index.remove_further(int(self.groups[block]), block_hash, block)
+        self.index.remove_run(blocks)
         self.num_cached_blocks -= len(blocks)

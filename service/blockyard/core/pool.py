@@ -214,15 +214,16 @@ class Pool:
             return handler(self, command) if lease is None else handler(self, command, lease)
         finally:
             for store in self.stores:
-                store.unripe.clear()
+                if store.unripe:
+                    store.unripe.clear()
             if self.events is not None:
                 self.events.end_command(self.now_ms)
 
     def _check_epochs(self, command: ask.PoolCommand, lease: Lease | None) -> None:
         """Refuse what belongs to an earlier epoch, by what its caller says or by its lease."""
         self.check_epoch(command.epoch)
-        if lease is not None and not isinstance(command, _GIVING_BACK):
-            self.check_epoch(lease.epoch)
+        if lease is not None and lease.epoch != self.epoch and not isinstance(command, _GIVING_BACK):
+            raise StaleEpoch.of(self.epoch)
 
     # Leases
 
@@ -328,13 +329,14 @@ class Pool:
                 raise InvalidRequest.of("num_computed_tokens", "a new sequence has none: leave it out")
             self.sequences.check_free_id(admission.sequence_id)
             self._release_copies(lease)
-            admitted = self.sequences.admit(lease, admission, content)
-            handle, num_new_tokens, block_ids = admitted.sequence, admitted.num_new_tokens, admitted.block_ids
+            sequence = self.sequences.admit(lease, admission, content)
+            num_cached_tokens = sequence.num_committed_tokens
+            num_new_tokens = sequence.num_granted_tokens - num_cached_tokens
+            block_ids = sequence.block_ids
         else:
             self.sequences.check_extension(sequence, admission.num_tokens, command.num_computed_tokens)
             self._release_copies(lease)
-            admitted = None
-            handle = sequence.handle
+            num_cached_tokens = None
             num_new_tokens, block_ids = self.sequences.extend(
                 lease,
                 sequence,
@@ -349,8 +351,8 @@ class Pool:
             )
         return tell.Allocated(
             epoch=self.epoch,
-            sequence=handle,
-            num_cached_tokens=None if admitted is None else admitted.num_cached_tokens,
+            sequence=sequence.handle,
+            num_cached_tokens=num_cached_tokens,
             num_new_tokens=num_new_tokens,
             block_ids=block_ids,
             copies=[list(copy) for copy in lease.copies],

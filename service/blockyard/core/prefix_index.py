@@ -28,8 +28,7 @@ class PrefixIndex:
     """Empty at first.
 
     Args:
-        hashes: Per block, the hash that it carries. Kept, and read; set before a block is added, and until it
-            is removed.
+        hashes: Per block, the hash that it carries: set here, for others to read.
         groups: Per block, the group that it carries it for; likewise.
     """
 
@@ -92,29 +91,22 @@ class PrefixIndex:
             found.append(at)
         return found
 
-    def add(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
-        """Register ``block``, which is not registered under this hash yet."""
-        if self._hashes[block] == block_hash:
-            self.add_all([block])
-        else:
-            key = (group, block_hash)
-            if key not in self._further:
-                self._further[key] = dict.fromkeys(self._all_by_own(group, block_hash))
-            self._further[key][block] = None
-
-    def add_all(self, blocks: list[BlockId]) -> None:
-        """Register ``blocks`` under the hashes that they carry, in this order."""
+    def add_run(self, group: GroupIndex, blocks: list[BlockId], block_hashes: list[BlockHash]) -> None:
+        """Let each of ``blocks`` carry its hash; none carries one yet. They are registered in this order."""
         hashes, groups, heads, following = self._hashes, self._groups, self._heads, self._chain
+        own_group: i64 = group
+        offset: i64 = own_group * _GROUP_STRIDE
         mask = self._mask
         block: i64
-        for block in blocks:
-            block_hash = hashes[block]
-            group: i64 = groups[block]
+        for block, block_hash in zip(blocks, block_hashes):  # noqa: B905 - a plain zip compiles to a plain loop
+            assert hashes[block] is None, f"block {block} carries a hash already"
             hashed: i64 = hash(block_hash)
-            slot: i64 = (hashed ^ (group * _GROUP_STRIDE)) & mask
+            slot: i64 = (hashed ^ offset) & mask
             at: i64 = heads[slot]
-            while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != group):
+            while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != own_group):
                 at = following[at]
+            hashes[block] = block_hash
+            groups[block] = own_group
             if at == NULL_BLOCK:
                 following[block] = heads[slot]
                 heads[slot] = block
@@ -123,15 +115,20 @@ class PrefixIndex:
         if self._further:
             self._note_further(blocks)
 
-    def remove(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
-        """Forget ``block``, which is registered under this hash."""
-        if self._hashes[block] == block_hash:
-            self.remove_all([block])
-        else:
-            self._remove_further((group, block_hash), block)
+    def add_further(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
+        """Register ``block``, which carries another hash, under this one as well."""
+        key = (group, block_hash)
+        if key not in self._further:
+            self._further[key] = dict.fromkeys(self._all_by_own(group, block_hash))
+        self._further[key][block] = None
 
-    def remove_all(self, blocks: list[BlockId]) -> None:
-        """Forget ``blocks``, which are registered under the hashes that they carry."""
+    def remove_run(self, blocks: list[BlockId]) -> None:
+        """Take their hashes from ``blocks``, each of which carries one."""
+        if self._further:
+            for each in blocks:
+                group, own_hash = self._key(each)
+                assert own_hash is not None, "a block that is removed carries a hash"
+                self.remove_further(group, own_hash, each)
         hashes, groups, heads, following = self._hashes, self._groups, self._heads, self._chain
         mask = self._mask
         block: i64
@@ -148,11 +145,15 @@ class PrefixIndex:
                 heads[slot] = following[block]
             else:
                 following[before] = following[block]
-        if self._further:
-            for each in blocks:
-                group, block_hash = self._key(each)
-                assert block_hash is not None, "a block that is removed carries a hash"
-                self._remove_further((group, block_hash), each)
+            hashes[block] = None
+
+    def remove_further(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
+        """Find ``block`` no more under this hash, where some block has it beside its own."""
+        blocks = self._further.get((group, block_hash))
+        if blocks is not None:
+            del blocks[block]
+            if all(self._hashes[each] == block_hash for each in blocks):
+                del self._further[group, block_hash]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -278,10 +279,3 @@ class PrefixIndex:
             self._heads[slot] = successor
         else:
             self._chain[before] = successor
-
-    def _remove_further(self, key: tuple[GroupIndex, BlockHash], block: BlockId) -> None:
-        blocks = self._further.get(key)
-        if blocks is not None:
-            del blocks[block]
-            if all(self._hashes[each] == key[1] for each in blocks):
-                del self._further[key]

@@ -1,7 +1,6 @@
 """The longest cached prefix that all groups of a pool can serve."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from blockyard.core.arithmetic import div_ceil
@@ -12,12 +11,14 @@ from blockyard.core.kinds import HitSearch, Kind
 from blockyard.core.kinds.base import GroupHit
 
 
-@dataclass(frozen=True, slots=True)
 class Hit:
     """``num_tokens`` are cached, in ``block_ids`` per group (null where a block is not needed)."""
 
-    num_tokens: int
-    block_ids: list[list[BlockId]]
+    __slots__ = ("block_ids", "num_tokens")
+
+    def __init__(self, num_tokens: int, block_ids: list[list[BlockId]]) -> None:
+        self.num_tokens = num_tokens
+        self.block_ids = block_ids
 
 
 class _GroupSet(NamedTuple):
@@ -38,7 +39,7 @@ class PrefixLookup:
         hash_block_size: Tokens a block hash stands for.
     """
 
-    __slots__ = ("_alignment", "_hash_block_size", "_num_groups", "_sets")
+    __slots__ = ("_alignment", "_hash_block_size", "_is_run", "_num_groups", "_sets")
 
     def __init__(
         self, kinds: Sequence[Kind], stores: Sequence[BlockStore], alignment: int, hash_block_size: int
@@ -52,6 +53,12 @@ class PrefixLookup:
         self._num_groups = len(kinds)
         self._alignment = alignment
         self._hash_block_size = hash_block_size
+        self._is_run = len(kinds) == 1 and all(
+            each.kind.cuts_to_any_length
+            and not each.kind.is_draft
+            and each.kind.block_size == alignment == hash_block_size
+            for each in self._sets
+        )
 
     def no_hit(self) -> Hit:
         """Nothing is cached."""
@@ -72,6 +79,10 @@ class PrefixLookup:
         candidate = min(max_tokens, num_hashed)
         if candidate <= 0 or not self._sets:
             return self.no_hit()
+        if self._is_run:  # one group, and all of its blocks from the left on: nothing to agree on
+            num_blocks = candidate // self._hash_block_size
+            run = self._sets[0].store.index.run(0, list(block_hashes[:num_blocks]))
+            return Hit(len(run) * self._hash_block_size, [run])
         searches = [
             HitSearch(
                 each.store.index,

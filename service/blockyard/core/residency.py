@@ -60,12 +60,8 @@ class Residency:
         self._published_ms: dict[BlockId, int] = {}
         self._idle_since_ms: dict[BlockId, int] = {}
 
-    def note_published(self, block: BlockId) -> None:
-        """A block of the sample got a hash, the first that it carries."""
-        self._published_ms[block] = self.now_ms
-
-    def note_all_published(self, blocks: Iterable[BlockId]) -> None:
-        """As `note_published`, those of ``blocks`` that are in the sample."""
+    def note_published(self, blocks: Iterable[BlockId]) -> None:
+        """``blocks`` got a hash, the first that each carries."""
         self._published_ms.update(dict.fromkeys(self.sample.intersection(blocks), self.now_ms))
 
     def note_idle(self, blocks: Iterable[BlockId]) -> None:

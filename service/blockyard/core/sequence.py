@@ -1,7 +1,6 @@
 """A live sequence: its block tables and how far it has come."""
 
 from array import array
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 from blockyard.core.extra_keys import event_extra_keys
@@ -10,7 +9,6 @@ from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, Sequ
 from blockyard.core.kv_batch import StoredBlock
 
 
-@dataclass(slots=True)
 class BlockTable:
     """One group's blocks of a sequence.
 
@@ -23,20 +21,43 @@ class BlockTable:
         num_retired: Leading positions whose states were dropped.
     """
 
-    block_ids: list[BlockId]
-    num_published: int = 0
-    is_edge_published: bool = False
-    edge_state: int | None = None
-    has_states: bool = False
-    num_retired: int = 0
+    __slots__ = (
+        "block_ids",
+        "edge_state",
+        "has_states",
+        "is_edge_published",
+        "num_published",
+        "num_retired",
+    )
+
+    def __init__(
+        self,
+        block_ids: list[BlockId],
+        num_published: int = 0,
+        is_edge_published: bool = False,
+        edge_state: int | None = None,
+        has_states: bool = False,
+        num_retired: int = 0,
+    ) -> None:
+        self.block_ids = block_ids
+        self.num_published = num_published
+        self.is_edge_published = is_edge_published
+        self.edge_state = edge_state
+        self.has_states = has_states
+        self.num_retired = num_retired
 
     def to_state(self) -> dict[str, Any]:
         """The table as plain data."""
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**state, "block_ids": list(self.block_ids)}
+        return {
+            "block_ids": list(self.block_ids),
+            "num_published": self.num_published,
+            "is_edge_published": self.is_edge_published,
+            "edge_state": self.edge_state,
+            "has_states": self.has_states,
+            "num_retired": self.num_retired,
+        }
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
     """What a pool knows of a sequence.
 
@@ -57,20 +78,52 @@ class Sequence:
         commit_headroom: Likewise a commit.
     """
 
-    sequence_id: SequenceId
-    handle: SequenceHandle
-    lease_id: LeaseId
-    num_tokens: int
-    num_prompt_tokens: int
-    num_encoder_tokens: int
-    block_hashes: list[BlockHash]
-    chain: HashChain | None
-    token_ids: "array[int] | None" = None
-    tables: list[BlockTable] = field(default_factory=list)
-    num_granted_tokens: int = 0
-    num_committed_tokens: int = 0
-    extend_headroom: int = 0
-    commit_headroom: int = 0
+    __slots__ = (
+        "block_hashes",
+        "chain",
+        "commit_headroom",
+        "extend_headroom",
+        "handle",
+        "lease_id",
+        "num_committed_tokens",
+        "num_encoder_tokens",
+        "num_granted_tokens",
+        "num_prompt_tokens",
+        "num_tokens",
+        "sequence_id",
+        "tables",
+        "token_ids",
+    )
+
+    def __init__(  # noqa: PLR0913 - its fields, by keyword
+        self,
+        *,
+        sequence_id: SequenceId,
+        handle: SequenceHandle,
+        lease_id: LeaseId,
+        num_tokens: int,
+        num_prompt_tokens: int,
+        num_encoder_tokens: int,
+        block_hashes: list[BlockHash],
+        chain: HashChain | None,
+        token_ids: "array[int] | None" = None,
+        tables: list[BlockTable] | None = None,
+        num_granted_tokens: int = 0,
+        num_committed_tokens: int = 0,
+    ) -> None:
+        self.sequence_id = sequence_id
+        self.handle = handle
+        self.lease_id = lease_id
+        self.tables: list[BlockTable] = [] if tables is None else tables
+        self.num_tokens = num_tokens
+        self.num_prompt_tokens = num_prompt_tokens
+        self.num_encoder_tokens = num_encoder_tokens
+        self.num_granted_tokens = num_granted_tokens
+        self.num_committed_tokens = num_committed_tokens
+        self.block_hashes = block_hashes
+        self.chain = chain
+        self.token_ids = token_ids
+        self.extend_headroom = self.commit_headroom = 0
 
     @property
     def block_ids(self) -> list[list[BlockId]]:

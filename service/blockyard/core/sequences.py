@@ -20,7 +20,6 @@ from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.prefix_lookup import Hit
-from blockyard.core.replies import Admitted
 from blockyard.core.sequence import Sequence
 from blockyard.core.statistics import Counters, HitWindow
 
@@ -133,8 +132,11 @@ class Sequences:
                 f"sequence {sequence_id!r} is another lease's: free it there, or use another id"
             )
 
-    def admit(self, lease: Lease, admission: Admission, content: Content) -> Admitted:
+    def admit(self, lease: Lease, admission: Admission, content: Content) -> Sequence:
         """Begin a sequence that ``lease`` does not hold, after `check_admission`.
+
+        Returns:
+            The sequence: what it has committed are the tokens of its hit, what else it was granted is new.
 
         Raises:
             SequenceExistsElsewhere: Another lease holds its id.
@@ -180,12 +182,7 @@ class Sequences:
             self._counters.num_queried_tokens += num_tokens
             self._counters.num_hit_tokens += hit.num_tokens
         self._publish(sequence)
-        return Admitted(
-            sequence=sequence.handle,
-            num_cached_tokens=hit.num_tokens,
-            num_new_tokens=num_new,
-            block_ids=sequence.block_ids,
-        )
+        return sequence
 
     def num_new_tokens(
         self, sequence: Sequence, admission: Admission, num_computed_tokens: int | None

@@ -225,9 +225,16 @@ class PlannedStep:
 
     def _admit(self, admission: Admission, content: Content) -> Admitted | Refused:
         try:
-            return self._sequences.admit(self._lease, admission, content)
+            sequence = self._sequences.admit(self._lease, admission, content)
         except (InsufficientBlocks, SequenceExistsElsewhere) as error:
             return Refused(code=error.code, detail=error.detail, **error.figures)
+        num_cached_tokens = sequence.num_committed_tokens
+        return Admitted(
+            sequence=sequence.handle,
+            num_cached_tokens=num_cached_tokens,
+            num_new_tokens=sequence.num_granted_tokens - num_cached_tokens,
+            block_ids=sequence.block_ids,
+        )
 
 
 def _require_equal_length(field: str, column: abc.Sequence[int], sequences: list[Sequence]) -> None:

@@ -25,7 +25,7 @@ ANY_LENGTH: Final = 2**62
 """More tokens than any sequence has."""
 
 
-class Demand(NamedTuple):
+class Demand:
     """The length that a sequence's tables have to serve.
 
     Attributes:
@@ -34,9 +34,12 @@ class Demand(NamedTuple):
         num_encoder_tokens: Tokens of the encoder's input.
     """
 
-    num_tokens: int
-    num_slots: int
-    num_encoder_tokens: int
+    __slots__ = ("num_encoder_tokens", "num_slots", "num_tokens")
+
+    def __init__(self, num_tokens: int, num_slots: int, num_encoder_tokens: int) -> None:
+        self.num_tokens = num_tokens
+        self.num_slots = num_slots
+        self.num_encoder_tokens = num_encoder_tokens
 
 
 class Progress(NamedTuple):
@@ -227,9 +230,12 @@ class Kind(ABC):
         """
 
     def table_of_hit(self, cached: list[BlockId], num_tokens: int) -> BlockTable:
-        """A table that begins with a hit: a null for each skipped block; nothing is left to publish of it."""
-        num_skipped = min(self.num_skipped_blocks(num_tokens), len(cached))
-        block_ids = [NULL_BLOCK] * num_skipped + cached[num_skipped:]
+        """A table that begins with a hit: a null for each skipped block; nothing is left to publish of it.
+
+        ``cached`` may become the table's.
+        """
+        num_skipped = min(self.num_skipped_blocks(num_tokens), len(cached)) if self.drops_blocks else 0
+        block_ids = [NULL_BLOCK] * num_skipped + cached[num_skipped:] if num_skipped else cached
         return BlockTable(block_ids, min(num_tokens // self.block_size, len(block_ids)))
 
     def num_blocks_of_a_hit(self, *, drops_last: bool) -> int | None:  # noqa: ARG002 - most need them all
