@@ -439,7 +439,9 @@ def test_what_is_no_token_id_is_refused(algorithm: HashAlgorithm, bad: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "ids", [(1, 2, 3, 4), range(1, 5), b"\x01\x02\x03\x04", iter([1, 2, 3, 4])], ids=repr
+    "ids",
+    [(1, 2, 3, 4), range(1, 5), b"\x01\x02\x03\x04", iter([1, 2, 3, 4])],
+    ids=["tuple", "range", "bytes", "iterator"],
 )
 def test_ids_may_come_in_any_iterable(ids: Any) -> None:
     assert make_hasher().start().append(ids) == make_hasher().start().append([1, 2, 3, 4])
