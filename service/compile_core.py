@@ -55,6 +55,8 @@ as the libraries that read and write these look into their classes; so does what
 class CompiledCore(BuildHookInterface[Any]):
     """See the module."""
 
+    _folder: Path | None = None
+
     def dependencies(self) -> list[str]:
         """What compiling takes; nothing where it is not asked for."""
         return ["mypy>=2.4", "setuptools"] if _is_asked_for() else []
@@ -75,7 +77,7 @@ class CompiledCore(BuildHookInterface[Any]):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Clear up."""
-        if hasattr(self, "_folder"):
+        if self._folder is not None:
             shutil.rmtree(self._folder)
 
 

@@ -102,9 +102,8 @@ class SharedBlockReleasedTwice(BlockStore):
     __slots__ = ()
 
     def release(self, blocks: list[BlockId]) -> int:
-        released = list(blocks)
-        num_freed = super().release(released)
-        for block in released:
+        num_freed = super().release(blocks)
+        for block in blocks:
             self.reference_counts[block] = max(self.reference_counts[block] - 1, 0)
         return num_freed
 
@@ -113,9 +112,8 @@ class NullTouched(BlockStore):
     __slots__ = ()
 
     def touch(self, blocks: list[BlockId]) -> None:
-        touched = list(blocks)
-        super().touch(touched)
-        self.reference_counts[NULL_BLOCK] += touched.count(NULL_BLOCK)
+        super().touch(blocks)
+        self.reference_counts[NULL_BLOCK] += blocks.count(NULL_BLOCK)
 
 
 class TouchedBlockStaysFree(BlockStore):

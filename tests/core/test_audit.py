@@ -95,7 +95,7 @@ def forget_an_index_entry(pool: Pool) -> None:
     pool.store.index.remove_run([1])
 
 
-def index_another_block(pool: Pool) -> None:
+def carry_another_hash(pool: Pool) -> None:
     pool.store.hashes[1] = b"other"
 
 
@@ -151,7 +151,7 @@ FAULTS = [
     swap_two_cached_blocks,
     forget_a_hash,
     forget_an_index_entry,
-    index_another_block,
+    carry_another_hash,
     miscount_the_cached,
     hash_the_null_block,
 ]

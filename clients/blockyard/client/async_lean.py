@@ -11,7 +11,7 @@ from blockyard.client.lean import lean_address
 from blockyard.client.wire import Request, Response
 
 MAX_CONNECTIONS = 100
-"""At most so many to a server; who comes later waits for one, within its own time."""
+"""At most so many are in use at once; who comes later waits for one, within its own time."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class AsyncLeanTransport:
         deadline_s = time.monotonic() + timeout_s
         ours = self._of_this_loop()
         try:
-            if ours.places.locked():
+            if ours.places.locked():  # a timeout costs as much as the rest: only where there is a wait
                 async with asyncio.timeout(timeout_s):
                     await ours.places.acquire()
             else:

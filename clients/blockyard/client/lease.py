@@ -24,7 +24,7 @@ _ENDS = (LeaseExpired, PoolNotFound, StaleEpoch)
 
 
 class _LeaseBooks:
-    """What both kinds of lease tell without a round trip, and what they note around one."""
+    """What both kinds of lease tell without a round trip."""
 
     def __init__(self, calls: LeaseCalls, state: LeaseState) -> None:
         self._calls = calls

@@ -186,7 +186,8 @@ class LeaseCalls:
         Args:
             commit: What was computed.
             free: Sequences that are over.
-            extend: Sequences that need slots for more tokens.
+            extend: Sequences that need slots for more tokens. ``only_changes`` does not matter: all that got
+                slots are listed.
             admit: New sequences.
             step_id: Above that of every step before; or the last one's, to have the same step's reply again.
 

@@ -19,7 +19,10 @@ def as_column(values: Sequence[int], form: Form) -> Sequence[int] | bytes:
 
 
 def with_unlisted(reply: StepExtended, asked: Sequence[SequenceHandle]) -> StepExtended:
-    """``reply`` with all of the ``asked`` sequences that got slots, where only changes are in it."""
+    """``reply`` with all of the ``asked`` sequences that got slots, where only changes are in it.
+
+    Those whose tables got nothing share one value.
+    """
     nothing = reply.unlisted
     if nothing is None:
         return reply

@@ -60,7 +60,7 @@ class Allocator:
             for group, kind, store in each
             if kind.can_split_blocks and kind.block_size > config.hash_block_size
         ]
-        self.headroom = Headroom(config, self._kinds, self._dropping, is_edged=bool(self._edged))
+        self.headroom = Headroom(config, self._kinds, is_edged=bool(self._edged))
 
     def find(
         self, num_tokens: int, block_hashes: SequenceOf[BlockHash], lease_id: LeaseId | None = None

@@ -148,7 +148,7 @@ def _states(store: BlockStore, begin: int, end: int) -> bytes:
 
 def _is_positive(counts: "vec[i64]") -> bytes:
     """1 for each count above 0, without a Python step a block: a count is one if any of its bytes is."""
-    raw, width = bytes(memoryview(counts)), 8
+    raw, width = bytes(memoryview(counts)), memoryview(counts).itemsize
     any_bit = 0
     for lane in range(width):
         any_bit |= int.from_bytes(raw[lane::width])

@@ -18,7 +18,7 @@ from mypy_extensions import i64
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
-from blockyard.core.packing import packed, unpacked
+from blockyard.core.packing import pack_vector, unpack_vector
 from blockyard.core.prefix_index import PrefixIndex
 from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
@@ -231,7 +231,6 @@ class BlockStore:
     def forget_all(self) -> None:
         """Forget every hash. The free queue keeps its order, and nobody's blocks change hands."""
         self.index.clear()
-        self.hashes[:] = [None] * len(self.hashes)
         self.unfilled.clear()
         self.further_hashes.clear()
         self.running_states.clear()
@@ -246,8 +245,8 @@ class BlockStore:
         return {
             "num_groups": self._num_groups,
             "byteorder": sys.byteorder,
-            "reference_counts": packed(self.reference_counts),
-            "groups": packed(self.groups),
+            "reference_counts": pack_vector(self.reference_counts),
+            "groups": pack_vector(self.groups),
             "hashes": list(self.hashes),
             "unfilled": sorted(self.unfilled),
             "running_states": [list(each) for each in sorted(self.running_states.items())],
@@ -269,8 +268,8 @@ class BlockStore:
                 "byteorder", f"{state['byteorder']} is not this machine's, {sys.byteorder}"
             )
         store = cls(1, state["num_groups"], counters)
-        store.reference_counts = unpacked(state["reference_counts"])
-        store.groups = unpacked(state["groups"])
+        store.reference_counts = unpack_vector(state["reference_counts"])
+        store.groups = unpack_vector(state["groups"])
         store.hashes = [None] * len(state["hashes"])
         store.index = PrefixIndex(store.hashes, store.groups)
         store.queue = FreeQueue.from_state(state["queue"])

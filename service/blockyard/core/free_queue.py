@@ -15,7 +15,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from blockyard.core.ids import NULL_BLOCK, BlockId
-from blockyard.core.packing import packed, unpacked
+from blockyard.core.packing import pack_vector, unpack_vector
 
 
 class FreeQueue:
@@ -110,13 +110,13 @@ class FreeQueue:
 
     def to_state(self) -> dict[str, Any]:
         """The queue as plain data."""
-        return {"num_free": self._num_free, "next": packed(self._next), "prev": packed(self._prev)}
+        return {"num_free": self._num_free, "next": pack_vector(self._next), "prev": pack_vector(self._prev)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "FreeQueue":
         """The queue that ``state`` was taken from."""
         queue = cls(1)
-        queue._next = unpacked(state["next"])
-        queue._prev = unpacked(state["prev"])
+        queue._next = unpack_vector(state["next"])
+        queue._prev = unpack_vector(state["prev"])
         queue._num_free = state["num_free"]
         return queue

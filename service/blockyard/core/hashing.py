@@ -235,8 +235,7 @@ def _hash_raw(ids: Sequence[int], block_size: int, parent: bytes) -> list[BlockH
     append, begin = hashes.append, _blake2b("tok4").copy
     for at in range(0, len(raw), step):
         digest = begin()
-        digest.update(parent)
-        digest.update(raw[at : at + step])
+        digest.update(parent + raw[at : at + step])
         parent = digest.digest()
         append(parent)
     return hashes

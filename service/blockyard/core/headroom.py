@@ -11,10 +11,8 @@ worked out whenever a table changes, so that the calls in between need one compa
 from bisect import bisect_right
 from collections.abc import Sequence as SequenceOf
 
-from blockyard.core.arithmetic import align_down, div_ceil
-from blockyard.core.block_store import BlockStore
+from blockyard.core.arithmetic import align_down, align_up
 from blockyard.core.config import PoolConfig, Publish
-from blockyard.core.ids import GroupIndex
 from blockyard.core.kinds import ANY_LENGTH, Kind, Progress, ends_inside_blocks
 from blockyard.core.sequence import BlockTable, Sequence
 
@@ -25,7 +23,6 @@ class Headroom:
     Args:
         config: The pool's configuration.
         kinds: One a group.
-        dropping: The groups whose blocks may fall behind a window, with their kinds.
         is_edged: Whether parts of blocks may be hits in some group.
     """
 
@@ -42,13 +39,12 @@ class Headroom:
         self,
         config: PoolConfig,
         kinds: SequenceOf[Kind],
-        dropping: SequenceOf[tuple[GroupIndex, Kind, BlockStore]],
         *,
         is_edged: bool,
     ) -> None:
         self._config = config
         self._kinds = kinds
-        self._dropping = dropping
+        self._dropping = [(group, kind) for group, kind in enumerate(kinds) if kind.drops_blocks]
         self._is_edged = is_edged
         self._aligns = len(kinds) > 1 and not ends_inside_blocks(config.groups, config.hash_block_size)
         self._publishes_on_allocate = config.publish is Publish.ON_ALLOCATE
@@ -72,7 +68,7 @@ class Headroom:
     def _most_tokens_kept(self, sequence: Sequence, num_computed: int) -> int:
         """With how many computed tokens no block is dropped; less than there are if one is to be now."""
         most = ANY_LENGTH
-        for group, kind, _ in self._dropping:
+        for group, kind in self._dropping:
             most = min(most, _most_kept(kind, sequence.tables[group], num_computed, sequence))
         return most
 
@@ -88,7 +84,7 @@ class Headroom:
                 continue
             num_tokens = (table.num_published + 1) * kind.block_size
             if self._aligns and not kind.is_draft:
-                num_tokens = div_ceil(num_tokens, config.scheduler_block_size) * config.scheduler_block_size
+                num_tokens = align_up(num_tokens, config.scheduler_block_size)
             if num_tokens <= num_hashed:
                 least = min(least, num_tokens)
         if self._is_edged:
@@ -104,12 +100,9 @@ def _most_kept(kind: Kind, table: BlockTable, num_computed: int, sequence: Seque
     progress = Progress(num_computed, num_prompt)
     if kind.has_droppable(table, progress):
         return num_computed - 1
+
+    def end(num_tokens: int) -> int:
+        return kind.droppable(Progress(num_tokens, num_prompt)).stop
+
     ahead = range(num_computed, num_computed + kind.block_size)
-    end = kind.droppable(progress).stop
-    return (
-        num_computed
-        - 1
-        + bisect_right(
-            ahead, end, key=lambda num_tokens: kind.droppable(Progress(num_tokens, num_prompt)).stop
-        )
-    )
+    return num_computed - 1 + bisect_right(ahead, end(num_computed), key=end)

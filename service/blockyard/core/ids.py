@@ -3,7 +3,7 @@
 from typing import Final, NewType, TypeAlias
 
 BlockId: TypeAlias = int
-"""Index of a block, 0 to ``num_blocks - 1``. An alias, since block ids live in arrays of plain integers."""
+"""Index of a block, 0 to ``num_blocks - 1``. An alias, since block ids live in vectors of plain integers."""
 
 BlockHash: TypeAlias = bytes
 """Fingerprint of a block's tokens and of everything before them."""

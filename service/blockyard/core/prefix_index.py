@@ -83,7 +83,7 @@ class PrefixIndex:
         own_group: i64 = group
         for block_hash in block_hashes:
             hashed: i64 = hash(block_hash)
-            at: i64 = heads[(hashed ^ offset) & mask]
+            at: i64 = heads[(hashed ^ offset) & mask]  # `_first_by_own` written out: a call costs more
             while at != NULL_BLOCK and (hashes[at] != block_hash or groups[at] != own_group):
                 at = following[at]
             if at == NULL_BLOCK:
@@ -139,12 +139,14 @@ class PrefixIndex:
             at: i64 = heads[slot]
             while at not in (block, NULL_BLOCK):
                 before, at = at, following[at]
-            if self._others:
-                self._remove_among_others(block, before, slot)
-            elif before == NULL_BLOCK:
-                heads[slot] = following[block]
+            if at == NULL_BLOCK:
+                self._drop_other(block)
             else:
-                following[before] = following[block]
+                after: i64 = self._successor(block) if self._others else following[block]
+                if before == NULL_BLOCK:
+                    heads[slot] = after
+                else:
+                    following[before] = after
             hashes[block] = None
 
     def remove_further(self, group: GroupIndex, block_hash: BlockHash, block: BlockId) -> None:
@@ -157,6 +159,7 @@ class PrefixIndex:
 
     def clear(self) -> None:
         """Forget everything."""
+        self._hashes[:] = [None] * len(self._hashes)
         self._heads = vec[i64]([NULL_BLOCK] * len(self._heads))
         self._others.clear()
         self._further.clear()
@@ -250,32 +253,23 @@ class PrefixIndex:
             if shared is not None:
                 shared[block] = None
 
-    def _remove_among_others(self, block: BlockId, before: BlockId, slot: int) -> None:
-        """Forget one of the blocks of a key, where some key has several.
+    def _drop_other(self, block: BlockId) -> None:
+        """Forget a block that waits behind another of the same key."""
+        first = self._first_by_own(*self._key(block))
+        others = self._others[first]
+        del others[block]
+        if not others:
+            del self._others[first]
 
-        Args:
-            block: Which.
-            before: The one before it in its chain, the last one if it is not in it; null for none.
-            slot: Of the chain.
-        """
-        is_in_chain = (self._heads[slot] if before == NULL_BLOCK else self._chain[before]) == block
-        if not is_in_chain:
-            first = self._first_by_own(*self._key(block))
-            others = self._others[first]
-            del others[block]
-            if not others:
-                del self._others[first]
-            return
-        successor = int(self._chain[block])
-        others = self._others.pop(block, {})
+    def _successor(self, block: BlockId) -> BlockId:
+        """What takes the place of ``block`` in its chain: the next one of the same key, or what follows."""
+        after = int(self._chain[block])
+        others = self._others.pop(block, None)
+        if others is None:
+            return after
+        heir = next(iter(others))
+        del others[heir]
         if others:
-            heir = next(iter(others))
-            del others[heir]
-            if others:
-                self._others[heir] = others
-            self._chain[heir] = successor
-            successor = heir
-        if before == NULL_BLOCK:
-            self._heads[slot] = successor
-        else:
-            self._chain[before] = successor
+            self._others[heir] = others
+        self._chain[heir] = after
+        return heir

@@ -74,7 +74,7 @@ class Residency:
             self._observe(self.reuse_gap_s, self._idle_since_ms.pop(block, None))
 
     def note_evicted(self, blocks: Iterable[BlockId]) -> None:
-        """``blocks`` are taken for other content; those that had any are evicted."""
+        """``blocks``, which have content, are taken for other."""
         for block in self.sample.intersection(blocks):
             self._observe(self.idle_before_evict_s, self._idle_since_ms.pop(block, None))
             self._observe(self.lifetime_s, self._published_ms.pop(block, None))

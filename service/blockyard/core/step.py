@@ -219,7 +219,7 @@ class PlannedStep:
                 sequence.num_granted_tokens = num_tokens
                 if num_tokens > sequence.num_tokens:  # noqa: PLR1730 - a call takes three times as long
                     sequence.num_tokens = num_tokens
-            position += 1  # noqa: SIM113 - and so does a tuple of two
+            position += 1  # noqa: SIM113 - enumerate's pairs take three times as long
         self._sequences.note_granted(num_granted)
         return others
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import gc
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
+from blockyard.server.collector import no_collections
 from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.events.hub import EventHub
@@ -199,7 +199,7 @@ class Server:
             self.readiness.progress = progress.figures
             ending.callback(progress.cancel)
             try:
-                with _no_collections():
+                with no_collections():
                     recovered = await asyncio.to_thread(recover, self._durable.journal, progress)
             except JournalError as error:
                 self._on_failure(error)
@@ -251,16 +251,6 @@ def create_app(
     )
 
 
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Without the garbage collector: all that a replay makes is kept, and would be looked through often."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @contextlib.asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """``work`` as a task, from here to the end of the block, where it is cancelled."""
@@ -296,20 +286,22 @@ async def _expire_leases(pools: Pools, clock: Clock) -> None:
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, BlockyardError)
-    return render_error(error)
+    return render_error(error).response()
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return render_error(invalid_fields([{**found, "loc": found["loc"][1:]} for found in error.errors()]))
+    return render_error(
+        invalid_fields([{**found, "loc": found["loc"][1:]} for found in error.errors()])
+    ).response()
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not read the body at all
-        return render_error(InvalidRequest.of("body", "is not JSON in UTF-8"))
-    return render_problem(http_problem(error.status_code, str(error.detail)), error.headers)
+        return render_error(InvalidRequest.of("body", "is not JSON in UTF-8")).response()
+    return render_problem(http_problem(error.status_code, str(error.detail)), error.headers).response()
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    return render_problem(internal_error())
+    return render_problem(internal_error()).response()

@@ -33,8 +33,22 @@ def young_collections() -> Iterator[None]:
 
 
 def keep() -> None:
-    """What there is stays: a pool was made, and its million entries need not be looked at even once."""
-    gc.freeze()
+    """What there is stays: a pool was made, and its million entries need not be looked at even once.
+
+    Does nothing outside `young_collections`.
+    """
+    if _freeze in gc.callbacks:
+        gc.freeze()
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Without the garbage collector: all that a replay makes is kept, and would be looked through often."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _freeze(phase: str, _: dict[str, Any]) -> None:

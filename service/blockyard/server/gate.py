@@ -10,6 +10,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from blockyard.core.errors import Overloaded
+from blockyard.server.media import Answer, render_problem
+from blockyard.server.problems import internal_error
 from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
 from blockyard.server.request_figures import RequestFigures
 
@@ -54,14 +56,13 @@ class Gate:
         self._num_in_flight = 0
         self.figures = RequestFigures(num_in_flight=lambda: self._num_in_flight)
         registry.register(self.figures)
-        self._log = structlog.get_logger(
-            "blockyard.request"
-        ).bind()  # bound once: it is used for every request
+        # Bound once: it is used for every request.
+        self._log = structlog.get_logger("blockyard.request").bind()
 
-    def enter(self, method: str, path: str, route: str | None = None) -> Visit:
+    def enter(self, method: str, path: str) -> Visit:
         """A request has begun: to be followed by `leave`, whatever comes of it."""
         self._num_in_flight += 1
-        return Visit(method, path, time.perf_counter_ns(), route)
+        return Visit(method, path, time.perf_counter_ns())
 
     def check(self, visit: Visit) -> None:
         """Let it in.
@@ -91,3 +92,8 @@ class Gate:
             status=status,
             duration_us=duration_ns // 1_000,
         )
+
+    def failed(self, visit: Visit, error: Exception) -> Answer:
+        """What to say of ``error``, a mistake of ours; the log says what it was."""
+        self._log.error("internal error", method=visit.method, path=visit.path, exc_info=error)
+        return render_problem(internal_error())

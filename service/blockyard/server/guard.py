@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import structlog
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady
-from blockyard.server.gate import Gate, Visit
+from blockyard.server.gate import Gate
 from blockyard.server.media import render_error, render_problem
-from blockyard.server.problems import http_problem, internal_error
+from blockyard.server.problems import http_problem
 from blockyard.server.sse import is_stream
 
 log = structlog.get_logger("blockyard.request")
@@ -80,15 +79,15 @@ class Guard:
         except BodyLate:
             detail = f"the body did not arrive within {self._body_timeout_s} s (--body-timeout-s)"
             late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
-            await late(scope, receive, answer.send)
+            await late.response()(scope, receive, answer.send)
         except ClientGone:
             log.info("client hung up", method=visit.method, path=visit.path)
         except BlockyardError as error:
-            await render_error(error)(scope, receive, answer.send)
+            await render_error(error).response()(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - it is logged
-            failed = failure(visit, error)
+            failed = self._gate.failed(visit, error)
             if answer.status == 0:
-                await failed(scope, receive, answer.send)
+                await failed.response()(scope, receive, answer.send)
         finally:
             answer.end()
 
@@ -137,12 +136,6 @@ class Guard:
         return b"".join(parts)
 
 
-def failure(visit: Visit, error: Exception) -> Response:
-    """What to say of ``error``, a mistake of ours; the log says what it was."""
-    log.error("internal error", method=visit.method, path=visit.path, exc_info=error)
-    return render_problem(internal_error())
-
-
 class _Answer:
     """Sends an answer once all that it may tell of is durable; else says that this is not known.
 
@@ -179,7 +172,7 @@ class _Answer:
                 await self._settled()
             except NotReady as error:
                 self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
-                await render_error(error)(self._scope, self._receive, self._send)
+                await render_error(error).response()(self._scope, self._receive, self._send)
                 return
             self._start = message
         elif message.get("more_body") and is_stream(self._start):

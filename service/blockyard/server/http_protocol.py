@@ -1,13 +1,12 @@
-"""HTTP/1.1: uvicorn's protocol, a bound on what stands before a body, and the short path of hot calls."""
+"""HTTP/1.1: uvicorn's protocol, with a bound on heads, the short path, and one timer a connection."""
 
 import asyncio
 from typing import Any
 
-from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from blockyard.server.media import Answer
-from blockyard.server.short_path import ShortCall, ShortPath, header_lines
+from blockyard.server.short_path import ShortCall, ShortPath
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers."""
@@ -16,7 +15,11 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close
 
 
 class Waiting:
-    """Stands where uvicorn keeps the request that it works on, while the answer to a call is not sent yet."""
+    """Stands where uvicorn keeps the request that it works on, while the answer to a call is not sent yet.
+
+    ``response_complete``, ``disconnected`` and ``message_event`` are what the end of a connection looks at,
+    ``keep_alive`` is set by a shutdown, and ``scope`` is read by ours.
+    """
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete", "scope")
 
@@ -68,7 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._call is None:
             super().on_body(body)
         else:
-            self._body = self._body + body if self._body else body
+            self._body += body
 
     def on_message_complete(self) -> None:
         """The parser has met its end."""
@@ -89,7 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._call is not None:  # the rest of its body comes later, if it comes
             self._call = None
             self._take_long_path()
-        if self._is_in_head and self._num_begun <= (not was_in_message):  # else it began somewhere inside
+        if self._is_in_head and self._num_begun == (0 if was_in_message else 1):  # else it began inside
             self._num_head_bytes += len(data)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self.transport.write(_TOO_LARGE)
@@ -132,24 +135,20 @@ class HttpProtocol(HttpToolsProtocol):
         self.cycle = self._waiting  # type: ignore[assignment]
         short_path.post(self._send, visit, answer)
 
-    def _send(self, answer: Answer | Response) -> None:
+    def _send(self, answer: Answer) -> None:
         self._waiting.response_complete = True
         if self.transport.is_closing():
             return
         assert self._short_path is not None, "it has made the answer"
-        if isinstance(answer, Answer):
-            status, headers, body = answer.status, answer.head, answer.body
-        else:
-            status, headers, body = answer.status_code, header_lines(answer.raw_headers), bytes(answer.body)
         keep_alive = self._waiting.keep_alive
         self.transport.write(
             b"".join(
                 (
-                    STATUS_LINE[status],
+                    STATUS_LINE[answer.status],
                     self._short_path.lines_of(self.server_state.default_headers),
-                    headers,
+                    answer.head,
                     b"\r\n" if keep_alive else b"connection: close\r\n\r\n",
-                    body,
+                    answer.body,
                 )
             )
         )
@@ -161,13 +160,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """A request is answered: begin the next one, if it is there; else the connection is idle."""
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
-            return
         self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-            return
         self._idle_since_s = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self._watch_idleness(self.timeout_keep_alive)

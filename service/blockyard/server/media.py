@@ -1,6 +1,6 @@
 """Bodies on the wire: JSON, and msgpack of the same structure where a route takes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -68,26 +68,38 @@ def wants_msgpack(headers: Headers) -> bool:
 
 
 class Answer(NamedTuple):
-    """What a call is answered.
+    """What a request is answered.
 
     Attributes:
         status: HTTP status.
         media_type: Of the body.
         body: As it travels.
+        headers: Beside those that describe the body.
     """
 
     status: int
     media_type: str
     body: bytes
+    headers: Mapping[str, str] | None = None
 
     @property
     def head(self) -> bytes:
-        """The headers that describe its body, as they travel."""
-        return b"content-length: %d\r\ncontent-type: %s\r\n" % (len(self.body), self.media_type.encode())
+        """Its headers, as they travel."""
+        head = b"content-length: %d\r\ncontent-type: %s\r\n" % (len(self.body), self.media_type.encode())
+        if self.headers:
+            head += header_lines(
+                (name.lower().encode(), value.encode()) for name, value in self.headers.items()
+            )
+        return head
 
     def response(self) -> Response:
         """The same for Starlette."""
-        return Response(self.body, self.status, media_type=self.media_type)
+        return Response(self.body, self.status, self.headers, media_type=self.media_type)
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """``headers`` as they travel."""
+    return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
 class ReplyWriter(Generic[R]):
@@ -97,7 +109,7 @@ class ReplyWriter(Generic[R]):
 
     def __init__(self, reply: type[R]) -> None:
         self._adapter: TypeAdapter[R] = TypeAdapter(reply)
-        self._plain = plain_writer(reply)
+        self._plain = _plain_writer(reply)
 
     def write(self, reply: R, *, msgpack: bool, status: int) -> Answer:
         """``reply`` as an answer."""
@@ -106,7 +118,7 @@ class ReplyWriter(Generic[R]):
         return Answer(status, JSON, self._adapter.dump_json(reply, exclude_none=True))
 
 
-def plain_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+def _plain_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
     """What makes instances of the dataclass ``kind`` dictionaries, without what is None in them.
 
     Fields that are dataclasses, or lists of them, likewise: told by the fields' types, once.
@@ -129,25 +141,25 @@ def _writer_of_hint(hint: Any) -> Callable[[Any], Any] | None:
     """For a field's type that is a dataclass, a list of it, or of one of several; None for all else."""
     if is_dataclass(hint):
         assert isinstance(hint, type)
-        return plain_writer(hint)
+        return _plain_writer(hint)
     if get_origin(hint) is list:
         (item,) = get_args(hint)
         kinds = get_args(item) if get_origin(item) is UnionType else (item,)
         writers = {
-            kind: plain_writer(kind) for kind in kinds if isinstance(kind, type) and is_dataclass(kind)
+            kind: _plain_writer(kind) for kind in kinds if isinstance(kind, type) and is_dataclass(kind)
         }
         if writers:
             return lambda values: [writers[type(value)](value) for value in values]
     return None
 
 
-def render_problem(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """A problem document as a response. It is always JSON."""
-    return Response(pydantic_core.to_json(document), document["status"], headers, media_type=PROBLEM_JSON)
+def render_problem(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+    """A problem document as an answer. It is always JSON."""
+    return Answer(document["status"], PROBLEM_JSON, pydantic_core.to_json(document), headers)
 
 
-def render_error(error: BlockyardError) -> Response:
-    """``error`` as a response; where a retry can help, with the time to wait in whole seconds."""
+def render_error(error: BlockyardError) -> Answer:
+    """``error`` as an answer; where a retry can help, with the time to wait in whole seconds."""
     headers = {}
     if "retry_after_ms" in error.figures:
         headers["Retry-After"] = str(div_ceil(error.figures["retry_after_ms"], 1000))

@@ -42,7 +42,7 @@ class PoolCallHandler:
     __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer", "path_format")
 
     def __init__(self, call: PoolCall, pools: Pools, clock: Clock) -> None:
-        self.path_format = f"/v1/pools/{{pool}}{call.path}"
+        self.path_format = f"{POOLS_PATH}{{pool}}{call.path}"
         self._call = call
         self._pools = pools
         self._clock = clock
@@ -54,20 +54,17 @@ class PoolCallHandler:
         """The call as a Starlette endpoint."""
         raw = await request.body()
         scope = request.scope
-        scope["route"] = self
-        headers = dict(scope["headers"])
-        answer = self.answer(scope["path"], request.path_params, scope["query_string"], headers, raw)
-        return answer.response()
+        scope["route"] = self  # requests are counted by its template
+        if scope["query_string"]:
+            raise InvalidRequest.of("query", "this route takes no query parameters")
+        return self.answer(scope["path"], request.path_params, dict(scope["headers"]), raw).response()
 
-    def answer(
-        self, path: str, path_params: Mapping[str, Any], query: bytes, headers: Headers, raw: bytes
-    ) -> Answer:
+    def answer(self, path: str, path_params: Mapping[str, Any], headers: Headers, raw: bytes) -> Answer:
         """Do the call that is in ``raw``.
 
         Args:
             path: Of the request.
             path_params: Its variable parts by their names.
-            query: What stands behind its question mark.
             headers: By their lower-case names.
             raw: Its body.
 
@@ -75,8 +72,6 @@ class PoolCallHandler:
             BlockyardError: It is refused.
         """
         call = self._call
-        if query:
-            raise InvalidRequest.of("query", "this route takes no query parameters")
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)

@@ -1,21 +1,19 @@
 """The short path of the hot calls: from the HTTP parser to the pool and back, without ASGI in between.
 
-A call that arrives whole in one packet is answered within the callback that brought it: no task, no scope, no
-router. What it may do and how it is told is the same as on the long path, since the gate, the handlers and
-the journal are the same. All that is out of the ordinary takes the long path: large bodies, slow senders,
-pipelined requests, other HTTP versions, readers that do not read.
+A call that arrives whole in one packet is done within the callback that brought it, and answered at the end
+of that turn of the loop: no task, no scope, no router. What it may do and how it is told is the same as on
+the long path, since the gate, the handlers and the journal are the same. All that is out of the ordinary
+takes the long path: large bodies, slow senders, pipelined requests, other HTTP versions, readers that do not
+read.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from starlette.responses import Response
-
 from blockyard.core.errors import BlockyardError, NotReady
 from blockyard.server.gate import Gate, Visit
-from blockyard.server.guard import failure
-from blockyard.server.media import Answer, render_error
+from blockyard.server.media import Answer, header_lines, render_error
 from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
 from blockyard.server.pool_journal import PoolJournal
 
@@ -25,7 +23,7 @@ MAX_KNOWN_CALLS = 4_096
 _POOLS_PATH = POOLS_PATH.encode()
 
 
-Send: TypeAlias = Callable[[Answer | Response], None]
+Send: TypeAlias = Callable[[Answer], None]
 """Sends an answer over the connection that the call came by."""
 
 
@@ -38,7 +36,7 @@ class ShortCall(NamedTuple):
 
 
 class ShortPath:
-    """Answers hot calls at once.
+    """Does hot calls at once, and sends the answers of a turn of the loop together.
 
     Args:
         handlers: By the last part of their path.
@@ -59,7 +57,7 @@ class ShortPath:
         self._gate = gate
         self._journal = journal
         self._known: dict[bytes, ShortCall] = {}
-        self._outbox: list[tuple[Send, Visit, Answer | Response]] = []
+        self._outbox: list[tuple[Send, Visit, Answer]] = []
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_lines = b""
         self.max_body_bytes = max_body_bytes
@@ -78,19 +76,19 @@ class ShortPath:
 
     def answer(
         self, call: ShortCall, headers: Iterable[tuple[bytes, bytes]], body: bytes
-    ) -> tuple[Visit, Answer | Response]:
+    ) -> tuple[Visit, Answer]:
         """Do a call. Its answer is to be posted."""
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
             visit.route = call.handler.path_format
-            return visit, call.handler.answer(call.path, call.path_params, b"", dict(headers), body)
+            return visit, call.handler.answer(call.path, call.path_params, dict(headers), body)
         except BlockyardError as error:
             return visit, render_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged
-            return visit, failure(visit, error)
+            return visit, self._gate.failed(visit, error)
 
-    def post(self, send: Send, visit: Visit, answer: Answer | Response) -> None:
+    def post(self, send: Send, visit: Visit, answer: Answer) -> None:
         """Have ``answer`` sent at the end of this turn of the loop, or once all is written down.
 
         All answers of a turn go out one after the other: whoever waits for them is woken once.
@@ -113,17 +111,12 @@ class ShortPath:
         else:
             settling.add_done_callback(lambda _: self._deliver(letters))
 
-    def _deliver(self, letters: list[tuple[Send, Visit, Answer | Response]]) -> None:
+    def _deliver(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
         try:
             self._journal.check_sound()
         except NotReady as error:  # whether they were written down is not known
             withdrawn = render_error(error)
             letters = [(send, visit, withdrawn) for send, visit, _ in letters]
         for send, visit, answer in letters:
-            self._gate.leave(visit, answer.status if isinstance(answer, Answer) else answer.status_code)
+            self._gate.leave(visit, answer.status)
             send(answer)
-
-
-def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """``headers`` as they travel."""
-    return b"".join([b"%s: %s\r\n" % header for header in headers])

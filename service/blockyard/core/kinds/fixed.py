@@ -24,6 +24,16 @@ class _Uncached(Kind):
         require_only(config)
         return cls(config.block_size, config.is_draft)
 
+    def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
+        """Never asked: see `is_cacheable`."""
+        raise NotImplementedError
+
+
+class _GivenOnce(_Uncached):
+    """A kind whose blocks are all given at a sequence's beginning."""
+
+    __slots__ = ()
+
     @abstractmethod
     def num_blocks(self, demand: Demand) -> int:
         """See `Kind.num_blocks`."""
@@ -32,12 +42,8 @@ class _Uncached(Kind):
         """For all tokens."""
         return ANY_LENGTH
 
-    def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
-        """Never asked: see `is_cacheable`."""
-        raise NotImplementedError
 
-
-class CrossAttention(_Uncached):
+class CrossAttention(_GivenOnce):
     """Blocks for the encoder's output, given at a sequence's beginning. No prefix of tokens stands for it."""
 
     __slots__ = ()
@@ -49,7 +55,7 @@ class CrossAttention(_Uncached):
         return div_ceil(demand.num_encoder_tokens, self.block_size)
 
 
-class OneBlock(_Uncached):
+class OneBlock(_GivenOnce):
     """A block that is written in a circle: of a circular buffer, or an indexer's tail."""
 
     __slots__ = ()
@@ -59,7 +65,7 @@ class OneBlock(_Uncached):
         return 1
 
 
-class HotBlocks(_Uncached):
+class HotBlocks(_GivenOnce):
     """A buffer of ``num_blocks_per_request`` blocks (at least 1) for pages that lie on the host."""
 
     __slots__ = ("num_blocks_per_request",)
@@ -86,14 +92,6 @@ class ResidentBlocks(_Uncached):
     __slots__ = ()
 
     drops_blocks: ClassVar[bool] = True
-
-    def num_blocks(self, demand: Demand) -> int:
-        """A position for every block's tokens."""
-        return div_ceil(demand.num_slots, self.block_size)
-
-    def num_slots(self, table: BlockTable) -> int:
-        """Those of its positions."""
-        return Kind.num_slots(self, table)
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All: what is computed lies on the host."""
