@@ -1,9 +1,10 @@
 """Steps as clients send them, for people: columns as lists."""
 
-from array import array
 from typing import Any
 
 import ormsgpack
+
+from blockyard.core.packing import unpack_column
 
 
 def plain_step(raw: bytes) -> dict[str, Any]:
@@ -12,5 +13,5 @@ def plain_step(raw: bytes) -> dict[str, Any]:
     for part in ("commit", "free", "extend"):
         for name, column in body.get(part, {}).items():
             if isinstance(column, bytes):
-                body[part][name] = array("I", column).tolist()
+                body[part][name] = unpack_column(column)
     return body

@@ -118,7 +118,7 @@ class Schedulers:
     # Commands
 
     def admit(self, lease: NaiveLease, drawn: DrawnAdmission) -> Allocate:
-        return Allocate(lease_id=lease.lease_id, admission=self._admission(self._unused_id(), drawn))
+        return Allocate(lease_id=lease.lease_id, admission=self._admission(lease, self._unused_id(), drawn))
 
     def extend(self, sequence: NaiveSequence, drawn: DrawnExtension) -> Allocate:
         num_computed, num_tokens = self._progress(
@@ -171,7 +171,7 @@ class Schedulers:
             free=[sequence.handle for sequence in freed],
             extend=self._step_extend([known for known in own if known not in freed], committed, drawn),
             admit=[
-                self._admission(sequence_id, admission)
+                self._admission(lease, sequence_id, admission)
                 for sequence_id, admission in zip(ids, drawn.admits, strict=False)
             ],
         )
@@ -221,8 +221,10 @@ class Schedulers:
             return {"token_ids": prompt_tokens(prompt)[:num_tokens]}
         return {"block_hashes": self._hashes[prompt][: num_tokens // self._config.hash_block_size]}
 
-    def _admission(self, sequence_id: SequenceId, drawn: DrawnAdmission) -> Admission:
-        self._prompts[sequence_id] = drawn.prompt
+    def _admission(self, lease: NaiveLease, sequence_id: SequenceId, drawn: DrawnAdmission) -> Admission:
+        known = self._pair.naive.sequences.live.get(sequence_id)
+        if known is None or known.lease_id == lease.lease_id:  # else it is refused, and goes on elsewhere
+            self._prompts[sequence_id] = drawn.prompt
         num_tokens = min(drawn.num_tokens, self._config.max_model_len or MAX_TOKENS)
         content = self.prompt(drawn.prompt, num_tokens, by_token_ids=drawn.by_token_ids)
         if drawn.num_withheld and not drawn.by_token_ids:

@@ -1,4 +1,4 @@
-"""Puts as many requests to a server as it answers, over many connections, and tells how many it were.
+"""Puts as many requests to a server as it answers, over many connections, and tells how many they were.
 
 python tests/benchmarks/load/generator.py PORT SECONDS < REQUESTS
 

@@ -5,6 +5,8 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from blockyard.core.compiled import is_compiled
+
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "pydantic", "ormsgpack")
 
 
@@ -18,6 +20,7 @@ def describe_machine(peer_version: str | None) -> dict[str, str]:
         else platform.system(),
         "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
+        "core": "compiled" if is_compiled() else "plain Python",
         **{name: version(name) for name in PACKAGES},
         "vLLM": peer_version or "not there",
     }
