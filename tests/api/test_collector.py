@@ -125,6 +125,23 @@ def test_callers_that_hang_up_leave_no_cycles(server: Garbage) -> None:
     assert server.found() == {}
 
 
+def test_callers_that_hang_up_with_requests_waiting_leave_no_cycles(server: Garbage) -> None:
+    request = b"GET /v1/pools HTTP/1.1\r\nHost: test\r\n\r\n"
+    for _ in range(NUM_TIMES):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as caller:
+            caller.sendall(request * 5)
+    assert server.found() == {}
+
+
+def test_metrics_leave_no_cycles(server: Garbage) -> None:
+    connection = server.connect()
+    for _ in range(10):
+        connection.request("GET", "/metrics")
+        assert connection.getresponse().read()
+    connection.close()
+    assert server.found() == {}
+
+
 def test_what_survives_a_collection_is_never_looked_at_again() -> None:
     before = gc.get_freeze_count()
     with young_collections():

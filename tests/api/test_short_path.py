@@ -258,6 +258,67 @@ def test_a_caller_that_does_not_read_holds_up_nobody_and_misses_nothing(caller: 
     sending.join(10)
 
 
+def test_callers_that_send_without_end_and_read_nothing_are_read_no_further(caller: Caller) -> None:
+    packet = caller.request("lookup", {"num_tokens": 3}) * 200
+    caller.socket.settimeout(0.5)
+    num_sent = 0
+    with suppress(TimeoutError):
+        while num_sent < 40_000_000:
+            num_sent += caller.socket.send(packet)
+    assert num_sent < 40_000_000
+    assert caller.server.call("GET", f"{caller.pool}/stats")[0] == 200
+
+
+def test_a_request_whose_caller_hangs_up_with_others_behind_it_is_no_mistake_of_ours(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with running_server("--log-level", "error") as server:
+        for _ in range(50):
+            with socket.create_connection(("127.0.0.1", server.port)) as hasty:
+                hasty.sendall(b"GET /v1/pools HTTP/1.1\r\nHost: test\r\n\r\n" * 5)
+        assert server.call("GET", "/healthz")[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_what_stands_behind_a_chunked_body_is_bounded_and_no_header(caller: Caller) -> None:
+    head, _, body = caller.allocate("trailers").partition(b"\r\n\r\n")
+    head = head.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked") + b"\r\n\r\n"
+    chunk = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
+    caller.socket.sendall(head + chunk + b"Content-Type: application/msgpack\r\n\r\n")
+    assert caller.read()[0] == 200
+    caller.socket.sendall(head + chunk)
+    with suppress(ConnectionError):
+        for _ in range(200):
+            caller.socket.sendall(b"X: " + b"x" * 10_000 + b"\r\n")
+            time.sleep(0.001)
+    with suppress(ConnectionError):
+        assert caller.socket.recv(100).startswith(b"HTTP/1.1 431")
+    assert caller.server.call("GET", f"{caller.pool}/stats")[0] == 200
+
+
+def test_a_caller_that_sends_no_more_gets_its_answer(caller: Caller) -> None:
+    caller.socket.sendall(caller.allocate("half"))
+    caller.socket.shutdown(socket.SHUT_WR)
+    assert caller.read()[0] == 200
+    assert caller.socket.recv(1) == b""
+
+
+def test_long_urls_are_answered_as_well(caller: Caller) -> None:
+    body = {"lease_id": caller.lease, "sequence_ids": []}
+    long = caller.request("free", body).replace(caller.pool.encode(), b"/v1/pools/" + b"x" * 30_000, 1)
+    caller.socket.sendall(long)
+    assert caller.read()[1]["code"] == "pool_not_found"
+
+
+def test_of_a_column_with_many_faults_the_first_is_told_at_once(caller: Caller) -> None:
+    extend = {"sequences": [1], "num_tokens": [0] * 100_000}
+    caller.socket.sendall(caller.request("step", {"lease_id": caller.lease, "extend": extend}))
+    status, problem = caller.read()
+    assert (status, [error["field"] for error in problem["errors"]]) == (422, ["extend.num_tokens.0"])
+
+
 def test_hot_calls_are_counted_by_their_route(caller: Caller) -> None:
     route = 'blockyard_request_duration_seconds_count{outcome="ok",route="/v1/pools/{pool}/allocate"}'
 

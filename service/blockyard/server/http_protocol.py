@@ -1,15 +1,17 @@
 """HTTP/1.1: uvicorn's protocol, with a bound on heads, the short path, and one timer a connection."""
 
 import asyncio
+from collections.abc import Sized
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from blockyard.server.media import Answer
 from blockyard.server.short_path import ShortCall, ShortPath
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Request line and headers."""
+"""Request line and headers; and what stands behind a chunked body."""
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -31,6 +33,18 @@ class Waiting:
         self.message_event = asyncio.Event()
 
 
+class _Flow(FlowControl):
+    """Reads no further while requests wait for their turn: else each answer would let in a thousand more."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
@@ -42,11 +56,25 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._short_path: ShortPath | None = self.app.short_path
         self._is_in_message = self._is_in_head = False
-        self._num_begun = self._num_head_bytes = 0
+        self._num_begun = self._num_head_bytes = self._num_trailer_bytes = 0
+        self._has_body = False
+        self._running: RequestResponseCycle | None = None
         self._call: ShortCall | None = None
         self._body = b""
         self._waiting = Waiting()
         self._idle_since_s: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """The connection is there."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to stay open
+        """The caller sends no more: if it waits for the answer to a call, it gets that first."""
+        if self._waiting.response_complete:
+            return False
+        self._waiting.keep_alive = False
+        return True
 
     def on_message_begin(self) -> None:
         """The parser has met the beginning of a request."""
@@ -55,7 +83,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         self._is_in_message = self._is_in_head = True
         self._num_begun += 1
-        self._num_head_bytes = 0
+        self._num_head_bytes = self._num_trailer_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """The parser has met a header. What stands behind a body is none."""
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The parser has met the end of its headers."""
@@ -68,6 +101,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """The parser has met a part of its body."""
+        self._has_body = True
         if self._call is None:
             super().on_body(body)
         else:
@@ -87,16 +121,21 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Something has arrived."""
-        was_in_message, self._num_begun = self._is_in_message, 0
+        was_in_message, self._num_begun, self._has_body = self._is_in_message, 0, False
         super().data_received(data)
         if self._call is not None:  # the rest of its body comes later, if it comes
             self._call = None
             self._take_long_path()
         if self._is_in_head and self._num_begun == (0 if was_in_message else 1):  # else it began inside
             self._num_head_bytes += len(data)
-            if self._num_head_bytes > MAX_HEAD_BYTES:
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+        elif self._is_in_message and not self._is_in_head and not self._has_body:
+            self._num_trailer_bytes += len(data)
+        if (
+            max(self._num_head_bytes, self._num_trailer_bytes) > MAX_HEAD_BYTES
+            and not self.transport.is_closing()
+        ):
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
 
     @property
     def _is_busy(self) -> bool:
@@ -123,7 +162,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects_go_ahead
         self.headers.extend(headers)
+        is_next = not self._is_busy
         super().on_headers_complete()
+        if is_next:
+            self._running = self.cycle
         body, self._body = self._body, b""
         if body:
             super().on_body(body)
@@ -161,6 +203,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """A request is answered: begin the next one, if it is there; else the connection is idle."""
         if self.pipeline or self.transport.is_closing():
+            self._running = self.pipeline[-1][0] if self.pipeline else None
             super().on_response_complete()
             return
         self.server_state.total_requests += 1
@@ -170,8 +213,14 @@ class HttpProtocol(HttpToolsProtocol):
             self._watch_idleness(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """The connection has ended: the request that runs is told, and those behind it are forgotten."""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        self._running = None
+        self.cycle = None  # type: ignore[assignment]  # it knows this connection
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None

@@ -62,6 +62,9 @@ RESIDENCY_HELP = {
 
 OF_A_SAMPLE = f"Counted for a sample: every {SAMPLE_EVERY}th of the pool's device blocks, from block 1 on."
 
+VERSION = version("blockyard")
+"""Read once: looking it up leaves garbage in cycles."""
+
 
 class PoolFigures(NamedTuple):
     """A pool at one moment.
@@ -151,7 +154,7 @@ class PoolsCollector(Collector):
             "blockyard_build",
             "This server's version.",
             value={
-                "version": version("blockyard"),
+                "version": VERSION,
                 "python_version": platform.python_version(),
                 "core": "compiled" if is_compiled() else "pure",
             },

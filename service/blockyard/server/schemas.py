@@ -36,12 +36,12 @@ def _read_positive_column(column: Any, read: ValidatorFunctionWrapHandler) -> An
     return read(values) if 0 in values else values
 
 
-Handles = Annotated[list[Handle], WrapValidator(_read_column)]
-Counts = Annotated[list[Count], WrapValidator(_read_column)]
-PositiveCounts = Annotated[list[PositiveCount], WrapValidator(_read_positive_column)]
+Handles = Annotated[list[Handle], Field(fail_fast=True), WrapValidator(_read_column)]
+Counts = Annotated[list[Count], Field(fail_fast=True), WrapValidator(_read_column)]
+PositiveCounts = Annotated[list[PositiveCount], Field(fail_fast=True), WrapValidator(_read_positive_column)]
 
-BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS)]
-TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
+BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS, fail_fast=True)]
+TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS, fail_fast=True)]
 
 
 class PoolBody(Body):
@@ -117,6 +117,7 @@ EventTokenIds = Annotated[
     list[TokenId],
     Field(
         max_length=MAX_TOKENS,
+        fail_fast=True,
         description="Beside hashes: the tokens not sent before, for the pool's events alone. All that the "
         "hashes stand for, or none.",
     ),
@@ -243,7 +244,7 @@ class CommitBody(LeaseBody):
 class FreeBody(LeaseBody):
     """Sequences to free."""
 
-    sequence_ids: list[Name]
+    sequence_ids: Annotated[list[Name], Field(fail_fast=True)]
 
     def command(self) -> ask.Free:
         """The command."""
@@ -338,7 +339,7 @@ class AllocateBlocksBody(LeaseBody):
 class FreeBlocksBody(LeaseBody):
     """Blocks to give back."""
 
-    block_ids: list[Annotated[int, Field(ge=0, le=2**31 - 1)]]
+    block_ids: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(fail_fast=True)]
 
     def command(self) -> ask.FreeBlocks:
         """The command."""

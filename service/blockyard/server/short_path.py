@@ -20,6 +20,9 @@ from blockyard.server.pool_journal import PoolJournal
 MAX_KNOWN_CALLS = 4_096
 """URLs whose meaning is remembered: one a pool and hot route."""
 
+MAX_URL_BYTES = 256
+"""Of those; the longest name of a pool has 128."""
+
 _POOLS_PATH = POOLS_PATH.encode()
 
 
@@ -65,7 +68,7 @@ class ShortPath:
     def find(self, url: bytes) -> ShortCall | None:
         """The hot call that a POST to ``url`` is; None for all else."""
         known = self._known.get(url)
-        if known is None and url.startswith(_POOLS_PATH) and b"%" not in url and b"?" not in url:
+        if known is None and self._may_be_hot(url):
             pool, _, name = url[len(_POOLS_PATH) :].decode("latin-1").partition("/")
             handler = self._handlers.get(name)
             if handler is not None:
@@ -73,6 +76,11 @@ class ShortPath:
                     self._known.clear()
                 known = self._known[url] = ShortCall(handler, f"{POOLS_PATH}{pool}/{name}", {"pool": pool})
         return known
+
+    @staticmethod
+    def _may_be_hot(url: bytes) -> bool:
+        is_plain = len(url) <= MAX_URL_BYTES and b"%" not in url and b"?" not in url
+        return is_plain and url.startswith(_POOLS_PATH)
 
     def answer(
         self, call: ShortCall, headers: Iterable[tuple[bytes, bytes]], body: bytes
