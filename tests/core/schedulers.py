@@ -42,7 +42,9 @@ class Schedulers:
     def __init__(self, pair: PoolPair) -> None:
         self._pair = pair
         self._config = pair.pool.config
-        self._prompts: dict[SequenceId, int] = {}
+        self._prompts: dict[SequenceHandle, int] = {}
+        self._drawn_prompts: dict[SequenceId, int] = {}
+        """Of what was asked for last, whatever came of it."""
         self._hashes = [
             NaiveContent().joined_by((), prompt_tokens(prompt), self._config.hasher(), MAX_TOKENS).hashes
             for prompt in range(len(SHARED_TOKENS))
@@ -118,7 +120,7 @@ class Schedulers:
     # Commands
 
     def admit(self, lease: NaiveLease, drawn: DrawnAdmission) -> Allocate:
-        return Allocate(lease_id=lease.lease_id, admission=self._admission(lease, self._unused_id(), drawn))
+        return Allocate(lease_id=lease.lease_id, admission=self._admission(self._unused_id(), drawn))
 
     def extend(self, sequence: NaiveSequence, drawn: DrawnExtension) -> Allocate:
         num_computed, num_tokens = self._progress(
@@ -171,7 +173,7 @@ class Schedulers:
             free=[sequence.handle for sequence in freed],
             extend=self._step_extend([known for known in own if known not in freed], committed, drawn),
             admit=[
-                self._admission(lease, sequence_id, admission)
+                self._admission(sequence_id, admission)
                 for sequence_id, admission in zip(ids, drawn.admits, strict=False)
             ],
         )
@@ -221,10 +223,9 @@ class Schedulers:
             return {"token_ids": prompt_tokens(prompt)[:num_tokens]}
         return {"block_hashes": self._hashes[prompt][: num_tokens // self._config.hash_block_size]}
 
-    def _admission(self, lease: NaiveLease, sequence_id: SequenceId, drawn: DrawnAdmission) -> Admission:
-        known = self._pair.naive.sequences.live.get(sequence_id)
-        if known is None or known.lease_id == lease.lease_id:  # else it is refused, and goes on elsewhere
-            self._prompts[sequence_id] = drawn.prompt
+    def _admission(self, sequence_id: SequenceId, drawn: DrawnAdmission) -> Admission:
+        self._note_admitted()
+        self._drawn_prompts[sequence_id] = drawn.prompt
         num_tokens = min(drawn.num_tokens, self._config.max_model_len or MAX_TOKENS)
         content = self.prompt(drawn.prompt, num_tokens, by_token_ids=drawn.by_token_ids)
         if drawn.num_withheld and not drawn.by_token_ids:
@@ -250,8 +251,14 @@ class Schedulers:
     def _told(self, sequence: NaiveSequence, num_tokens: int) -> dict[str, Any]:
         """The same, and beside hashes their tokens where events are to have them."""
         content = self._content(sequence, num_tokens)
-        prompt, num_sent = self._prompts[sequence.sequence_id], len(sequence.content.hashes)
+        prompt, num_sent = self._prompts[sequence.handle], len(sequence.content.hashes)
         return content | self._event_tokens(prompt, num_sent, num_sent + len(content.get("block_hashes", ())))
+
+    def _note_admitted(self) -> None:
+        """Keep the prompts of the sequences that there are: what is asked for next may be refused."""
+        for sequence in self._pair.naive.sequences.live.values():
+            if sequence.handle not in self._prompts:
+                self._prompts[sequence.handle] = self._drawn_prompts[sequence.sequence_id]
 
     def _event_tokens(self, prompt: int, begin: int, end: int) -> dict[str, Any]:
         """The tokens of a prompt's hashes from the one of number ``begin`` to that before ``end``."""
@@ -262,7 +269,8 @@ class Schedulers:
 
     def _content(self, sequence: NaiveSequence, num_tokens: int) -> dict[str, Any]:
         """Hashes or tokens of a sequence's first ``num_tokens`` tokens that were not sent yet."""
-        prompt, sent = self._prompts[sequence.sequence_id], sequence.content
+        self._note_admitted()
+        prompt, sent = self._prompts[sequence.handle], sequence.content
         if sent.token_ids:
             return {"token_ids": prompt_tokens(prompt)[len(sent.token_ids) : num_tokens]}
         num_hashes = num_tokens // self._config.hash_block_size

@@ -175,12 +175,10 @@ def _count_problems(store: BlockStore, counts: "array[int]") -> list[str]:
 
 def _index_problems(store: BlockStore) -> Iterable[str]:
     """Index entries whose block carries another hash or group, and hashes that the index does not know."""
-    problems = store.index.problems()
-    num_indexed = 0
-    for group, block_hash, block in store.index.registered():
+    num_indexed, problems = store.index.inspect()
+    for group, block_hash, block in store.index.further():
         num_indexed += 1
-        is_own = block_hash == store.hashes[block] and group == store.groups[block]
-        if not is_own and (block_hash not in store.hashes_of(block) or group != store.groups[block]):
+        if block_hash not in store.hashes_of(block) or group != store.groups[block]:
             problems.append(f"block {block} is indexed in group {group} under a hash that it does not carry")
     num_cached = len(store.hashes) - store.hashes.count(None)
     num_hashes = num_cached + sum(map(len, store.further_hashes.values()))

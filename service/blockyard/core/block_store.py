@@ -277,25 +277,40 @@ class BlockStore:
         store.running_states = dict(state["running_states"])
         store.states_to_copy = dict(state["states_to_copy"])
         store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
-        own: list[BlockHash | None] = state["hashes"]
-        # Blocks that share a hash come in the order in which the index would return them.
-        shared = {(group, block_hash): blocks for group, block_hash, blocks in state["shared_hashes"]}
-        for (group, block_hash), blocks in shared.items():
+        store._restore_hashes(state["hashes"], state["shared_hashes"])
+        return store
+
+    def _restore_hashes(
+        self, own: list[BlockHash | None], shared_hashes: list[tuple[GroupIndex, BlockHash, list[BlockId]]]
+    ) -> None:
+        """Index the hashes of an empty store, its further ones included.
+
+        Args:
+            own: Per block, the hash that it carries.
+            shared_hashes: What `PrefixIndex.shared` gave: blocks come in the order in which they are found.
+        """
+        shared = {(group, block_hash) for group, block_hash, _ in shared_hashes}
+        for group, block_hash, blocks in shared_hashes:
             for block in blocks:
                 if own[block] == block_hash:
-                    store.index.add_run(group, [block], [block_hash])
+                    self.index.add_run(group, [block], [block_hash])
                 else:
-                    store.index.add_further(group, block_hash, block)
+                    self.index.add_further(group, block_hash, block)
+        runs: dict[GroupIndex, tuple[list[BlockId], list[BlockHash]]] = {}
         for block, own_hash in enumerate(own):
-            if own_hash is not None:
-                group = int(store.groups[block])
-                if (group, own_hash) not in shared:
-                    store.index.add_run(group, [block], [own_hash])
-                for block_hash in store.further_hashes.get(block, ()):
-                    if (group, block_hash) not in shared:
-                        store.index.add_further(group, block_hash, block)
-        store.num_cached_blocks = len(own) - own.count(None)
-        return store
+            group = int(self.groups[block])
+            if own_hash is not None and (not shared or (group, own_hash) not in shared):
+                blocks, block_hashes = runs.setdefault(group, ([], []))
+                blocks.append(block)
+                block_hashes.append(own_hash)
+        for group, (blocks, block_hashes) in runs.items():
+            self.index.add_run(group, blocks, block_hashes)
+        for block, these in self.further_hashes.items():
+            group = int(self.groups[block])
+            for block_hash in these:
+                if (group, block_hash) not in shared:
+                    self.index.add_further(group, block_hash, block)
+        self.num_cached_blocks = len(own) - own.count(None)
 
     def _add(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> None:
         self.index.add_run(group, blocks, block_hashes)

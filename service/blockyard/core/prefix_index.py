@@ -170,10 +170,7 @@ class PrefixIndex:
         for first in self._firsts():
             for block in (first, *self._others.get(first, ())):
                 yield int(groups[block]), hashes[block], block
-        for (group, block_hash), blocks in self._further.items():
-            for block in blocks:
-                if hashes[block] != block_hash:
-                    yield group, block_hash, block
+        yield from self.further()
 
     def hashes(self, group: GroupIndex) -> set[BlockHash]:
         """All that is found in ``group``."""
@@ -196,22 +193,35 @@ class PrefixIndex:
                 found.append((group, block_hash, [block, *others]))
         return sorted(found)
 
-    def problems(self) -> list[str]:
-        """Blocks that stand where nobody looks for their keys."""
-        misplaced = [
-            block
-            for slot, head in enumerate(self._heads)
-            for block in self._in_chain(head)
-            if self._hashes[block] is None
-            or self._slot(int(self._groups[block]), self._hashes[block]) != slot
+    def inspect(self) -> tuple[int, list[str]]:
+        """How many blocks stand under their own keys, and those of them that nobody finds there."""
+        hashes, groups, following = self._hashes, self._groups, self._chain
+        mask = self._mask
+        num_blocks = 0
+        misplaced: list[BlockId] = []
+        slot: i64 = 0
+        for head in self._heads:
+            at: i64 = head
+            while at != NULL_BLOCK:
+                num_blocks += 1
+                hashed: i64 = hash(hashes[at])
+                if hashes[at] is None or (hashed ^ (groups[at] * _GROUP_STRIDE)) & mask != slot:
+                    misplaced.append(at)
+                at = following[at]
+            slot += 1  # noqa: SIM113 - an unboxed count
+        for first, others in self._others.items():
+            num_blocks += len(others)
+            misplaced += [block for block in others if self._key(block) != self._key(first)]
+        return num_blocks, [
+            f"block {block} is indexed under a hash that it does not carry" for block in misplaced
         ]
-        misplaced += [
-            block
-            for first, others in self._others.items()
-            for block in others
-            if self._key(block) != self._key(first)
-        ]
-        return [f"block {block} is indexed under a hash that it does not carry" for block in misplaced]
+
+    def further(self) -> Iterator[tuple[GroupIndex, BlockHash, BlockId]]:
+        """Every block under each key that is not its own."""
+        for (group, block_hash), blocks in self._further.items():
+            for block in blocks:
+                if self._hashes[block] != block_hash:
+                    yield group, block_hash, block
 
     def _firsts(self) -> Iterator[BlockId]:
         """Every block in a chain."""
