@@ -298,7 +298,13 @@ def test_what_many_ask_at_a_time_is_written_together(tmp_path: Path) -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
             for _ in range(num_callers)
         ]
+        for caller in callers:  # else the server takes them in one by one, and their requests with them
+            caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += caller.recv(65_536)
         server.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)  # else it may still answer some of them
         for caller in callers:
             caller.sendall(head.encode() + body)
         server.process.send_signal(signal.SIGCONT)

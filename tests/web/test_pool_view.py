@@ -267,7 +267,7 @@ def test_blocks_have_the_colours_of_the_scheme(browser: Browser, server: ServerP
                 f"getComputedStyle(document.documentElement).getPropertyValue('--map-{name}').trim()"
             )
             expected = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
-            assert visit.page.evaluate(PIXEL, block) == expected
+            wait_for(lambda: visit.page.evaluate(PIXEL, block) == expected)  # noqa: B023 - called at once
 
 
 def test_charts_get_points_and_are_said_in_words(browser: Browser, server: ServerProcess) -> None:
