@@ -280,17 +280,17 @@ class BlockStore:
         store._restore_hashes(state["hashes"], state["shared_hashes"])
         return store
 
-    def _restore_hashes(
-        self, own: list[BlockHash | None], shared_hashes: list[tuple[GroupIndex, BlockHash, list[BlockId]]]
-    ) -> None:
+    def _restore_hashes(self, own: list[BlockHash | None], shared_hashes: list[Any]) -> None:
         """Index the hashes of an empty store, its further ones included.
 
         Args:
             own: Per block, the hash that it carries.
-            shared_hashes: What `PrefixIndex.shared` gave: blocks come in the order in which they are found.
+            shared_hashes: What `PrefixIndex.shared` gave, as plain data: blocks come in the order in which
+                they are found.
         """
-        shared = {(group, block_hash) for group, block_hash, _ in shared_hashes}
-        for group, block_hash, blocks in shared_hashes:
+        shared = {(entry[0], entry[1]) for entry in shared_hashes}
+        for entry in shared_hashes:
+            group, block_hash, blocks = entry
             for block in blocks:
                 if own[block] == block_hash:
                     self.index.add_run(group, [block], [block_hash])

@@ -202,7 +202,7 @@ class PrefixIndex:
         slot: i64 = 0
         for head in self._heads:
             at: i64 = head
-            while at != NULL_BLOCK:
+            while at != NULL_BLOCK and num_blocks < len(hashes):  # a chain that never ends is cut off
                 num_blocks += 1
                 hashed: i64 = hash(hashes[at])
                 if hashes[at] is None or (hashed ^ (groups[at] * _GROUP_STRIDE)) & mask != slot:
