@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Collection
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -24,7 +25,6 @@ from benchmarks.claims.claims import NAMES, measure
 from benchmarks.claims.figure import Figure
 from benchmarks.claims.setting import Setting
 from benchmarks.report.machine import describe_machine
-from benchmarks.report.plot import save_plot
 from benchmarks.report.table import cells, markdown, print_table
 
 ROUNDS = 5
@@ -45,7 +45,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw each figure as a share of its bound")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    if args.plot and find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install 'blockyard[plot]'")
+    return args
 
 
 def command_of(args: argparse.Namespace) -> str:
@@ -88,6 +91,8 @@ def main() -> int:
         rows = [{**asdict(figure), "share": figure.share, "verdict": figure.verdict} for figure in figures]
         args.json.write_text(json.dumps({"machine": machine, "figures": rows}, indent=1) + "\n")
     if args.plot:
+        from benchmarks.report.plot import save_plot  # noqa: PLC0415 - an extra
+
         save_plot(figures, args.plot, ", ".join(f"{name} {value}" for name, value in machine.items()))
     if args.markdown:
         args.markdown.write_text(markdown(figures, machine, command_of(args)))
