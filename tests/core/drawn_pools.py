@@ -105,6 +105,7 @@ def pool_configs(
         watermark_blocks=draw(st.sampled_from([0, 0, 0, 1, 3])),
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
         events=draw(st.sampled_from([None, EventsConfig(), EventsConfig(topic=WITH_TOKENS)])),
+        share_across_tenants=draw(st.booleans()),
     )
 
 

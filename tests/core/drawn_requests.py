@@ -9,8 +9,10 @@ from enum import Enum, auto
 
 from hypothesis import strategies as st
 
+from blockyard.core.ids import TenantId
 from core.drawn_pools import rarely
 
+TWO_TENANTS = (TenantId("a"), TenantId("b"))
 MAX_TOKENS = 48
 SHARED_TOKENS = (MAX_TOKENS, 32, 16, 7, 0)
 """Per prompt, how many of its tokens all prompts begin with; those behind them are its own."""

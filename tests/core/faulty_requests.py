@@ -47,7 +47,11 @@ OTHER = Admission(sequence_id=SequenceId("another"), num_tokens=1)
 def faulty_requests(naive: NaivePool, lease: NaiveLease) -> dict[str, Fault]:
     """Every faulty request of ``lease`` that the pool's present state allows to make, by name."""
     own = naive.sequences.held_by(lease.lease_id)
-    foreign = [known for known in naive.sequences.live.values() if known.lease_id != lease.lease_id]
+    foreign = [
+        known
+        for known in naive.sequences.live.values()
+        if known.lease_id != lease.lease_id and known.tenant == lease.tenant
+    ]
     made = _lease_faults(naive, lease) | _admission_faults(naive, lease) | _raw_block_faults(naive, lease)
     made |= _step_faults(lease)
     if own:

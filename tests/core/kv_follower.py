@@ -6,9 +6,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from blockyard.core.config import PoolConfig
+from blockyard.core.ids import NO_TENANT
 from blockyard.core.kv_batch import AllBlocksCleared, Batch, BlockRemoved, BlocksStored, StoredBlock
 from blockyard.core.pool import Pool
-from core.drawn_requests import SHARED_TOKENS, prompt_tokens
+from blockyard.core.tenant_hash import tenant_hashes
+from core.drawn_requests import SHARED_TOKENS, TWO_TENANTS, prompt_tokens
 
 if TYPE_CHECKING:
     from blockyard.core.ids import BlockHash
@@ -26,8 +28,9 @@ class KvFollower:
         for prompt in range(len(SHARED_TOKENS)):
             tokens = tuple(prompt_tokens(prompt))
             _, hashes = config.hasher().start().append(tokens)
-            for number, block_hash in enumerate(hashes, start=1):
-                self._prompts[block_hash] = tokens[: number * self._hash_block_size]
+            for tenant in (NO_TENANT, *TWO_TENANTS):
+                for number, block_hash in enumerate(tenant_hashes(hashes, tenant), start=1):
+                    self._prompts[block_hash] = tokens[: number * self._hash_block_size]
         self.found: list[set[BlockHash]] = [set() for _ in config.groups]
         self._next_number: int | None = None
 

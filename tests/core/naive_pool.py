@@ -40,7 +40,7 @@ from blockyard.core.errors import (
     NotReady,
     StaleEpoch,
 )
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceId
+from blockyard.core.ids import NO_TENANT, BlockHash, BlockId, LeaseId, SequenceId, TenantId
 from blockyard.core.replies import (
     Allocated,
     BlocksAllocated,
@@ -74,11 +74,14 @@ Outcomes: TypeAlias = dict[str, tuple[bytes, Reply | BlockyardError]]
 class NaiveLease:
     """A lease. Its sequences are those of the pool that name it.
 
+    ``tenant``: who alone may use it.
+
     ``epoch``: the pool's when it was granted.
     ``copies``: those that its last reply told of; both ends are held until its next call.
     """
 
     lease_id: LeaseId
+    tenant: TenantId
     epoch: int
     ttl_ms: int
     expires_at_ms: int
@@ -113,21 +116,28 @@ class NaivePool:
         return self.stores[0]
 
     def lookup(
-        self, *, num_tokens: int, block_hashes: Sequence[BlockHash] = (), token_ids: Sequence[int] = ()
+        self,
+        *,
+        num_tokens: int,
+        block_hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+        tenant: TenantId = NO_TENANT,
     ) -> Found:
         """As `Pool.lookup`."""
         if num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
         block_hashes = block_hashes[: num_tokens // self.config.hash_block_size]
-        content = NaiveContent().joined_by(block_hashes, token_ids, self.config.hasher(), num_tokens)
+        content = NaiveContent(scope=self.sequences.scope_of(tenant)).joined_by(
+            block_hashes, token_ids, self.config.hasher(), num_tokens
+        )
         for store in self.stores:
             store.fresh = []
         num_cached, hit = self.sequences.prefixes.find(num_tokens, content.hashes)
         return Found(epoch=self.epoch, num_cached_tokens=num_cached, block_ids=hit)
 
-    def sequence(self, sequence_id: SequenceId) -> SequenceState:
+    def sequence(self, sequence_id: SequenceId, tenant: TenantId = NO_TENANT) -> SequenceState:
         """As `Pool.sequence`."""
-        sequence = self.sequences.live[sequence_id]
+        sequence = self.sequences.live[tenant, sequence_id]
         return SequenceState(
             epoch=self.epoch,
             sequence=sequence.handle,
@@ -154,7 +164,7 @@ class NaivePool:
             return self._apply(command.command)
         outcomes = self.outcomes
         if isinstance(command.command, LeaseCommand):
-            lease = self._renew(command.command.lease_id)
+            lease = self._renew(command.command)
             self._check_epochs(command.command, lease)
             outcomes = lease.outcomes
         if command.key not in outcomes:
@@ -172,7 +182,7 @@ class NaivePool:
         return outcome
 
     def _apply(self, command: PoolCommand) -> Reply:
-        lease = self._renew(command.lease_id) if isinstance(command, LeaseCommand) else None
+        lease = self._renew(command) if isinstance(command, LeaseCommand) else None
         self._check_epochs(command, lease)
         for store in self.stores:
             store.fresh = []
@@ -189,11 +199,11 @@ class NaivePool:
 
     # Leases
 
-    def _renew(self, lease_id: LeaseId) -> NaiveLease:
-        """Any call that carries a live lease renews it."""
-        lease = self.leases.get(lease_id)
-        if lease is None or lease.expires_at_ms <= self.now_ms:
-            raise LeaseExpired.of(lease_id)
+    def _renew(self, command: LeaseCommand) -> NaiveLease:
+        """Any call of its tenant that carries a live lease renews it."""
+        lease = self.leases.get(command.lease_id)
+        if lease is None or lease.tenant != command.tenant or lease.expires_at_ms <= self.now_ms:
+            raise LeaseExpired.of(command.lease_id)
         lease.expires_at_ms = self.now_ms + lease.ttl_ms
         return lease
 
@@ -202,6 +212,7 @@ class NaivePool:
             raise InvalidRequest.of("lease_id", "is taken, or its time is no time")
         lease = NaiveLease(
             lease_id=command.lease_id,
+            tenant=command.tenant,
             epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
@@ -261,7 +272,7 @@ class NaivePool:
     def _allocate(self, command: Allocate, lease: NaiveLease) -> Allocated:
         self._require_workers()
         admission, num_computed = command.admission, command.num_computed_tokens
-        sequence = self.sequences.live.get(admission.sequence_id)
+        sequence = self.sequences.live.get((lease.tenant, admission.sequence_id))
         num_cached: int | None = None
         if sequence is not None and sequence.lease_id == lease.lease_id:
             handle = sequence.handle
@@ -271,12 +282,12 @@ class NaivePool:
                 sequence, admission, num_computed, content, lease.copies
             )
         else:
-            content = self.sequences.check_admission(admission)
+            content = self.sequences.check_admission(admission, lease.tenant)
             if num_computed is not None:
                 raise InvalidRequest.of("num_computed_tokens", "a new sequence has none")
             if sequence is None:
                 self.sequences.tables.release_copies(lease.copies)
-            admitted = self.sequences.admit(lease.lease_id, admission, content, lease.copies)
+            admitted = self.sequences.admit(lease.lease_id, lease.tenant, admission, content, lease.copies)
             handle, num_cached = admitted.sequence, admitted.num_cached_tokens
             num_new, block_ids = admitted.num_new_tokens, admitted.block_ids
         return Allocated(
@@ -305,7 +316,7 @@ class NaivePool:
     def _free(self, command: Free, lease: NaiveLease) -> Freed:
         num_freed, unknown = self.sequences.tables.release_copies(lease.copies), []
         for sequence_id in command.sequence_ids:
-            sequence = self.sequences.live.get(sequence_id)
+            sequence = self.sequences.live.get((lease.tenant, sequence_id))
             if sequence is None or sequence.lease_id != lease.lease_id:
                 unknown.append(sequence_id)
             else:
@@ -330,7 +341,7 @@ class NaivePool:
         before = copy.deepcopy((self.stores, self.sequences, lease.copies))
         try:
             self.sequences.tables.release_copies(lease.copies)
-            extended, admitted = run_step(step, lease.lease_id, self.sequences, lease.copies)
+            extended, admitted = run_step(step, lease.lease_id, lease.tenant, self.sequences, lease.copies)
         except BlockyardError:
             self.stores, self.sequences, lease.copies = before
             raise

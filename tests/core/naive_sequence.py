@@ -1,20 +1,30 @@
 """A live sequence of the naive pool, and what is known of its tokens."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hash_chain import Hasher
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import (
+    NO_TENANT,
+    BlockHash,
+    BlockId,
+    LeaseId,
+    SequenceHandle,
+    SequenceId,
+    TenantId,
+)
 
 
 @dataclass(frozen=True)
 class NaiveContent:
-    """Hashes as they were sent, or token ids and the hashes of them."""
+    """Hashes that were sent, or token ids and the hashes of them; as ``scope`` has them, if it is named."""
 
     hashes: list[BlockHash] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    scope: TenantId = NO_TENANT
 
     def joined_by(
         self, hashes: Sequence[BlockHash], token_ids: Sequence[int], hasher: Hasher, num_tokens: int
@@ -31,12 +41,21 @@ class NaiveContent:
         if not token_ids:
             if hashes and self.token_ids:
                 raise InvalidRequest.of("block_hashes", "the sequence began with token_ids")
-            return NaiveContent([*self.hashes, *hashes], self.token_ids)
+            return NaiveContent([*self.hashes, *self._scoped(hashes)], self.token_ids, self.scope)
         if hashes or (self.hashes and not self.token_ids):
             raise InvalidRequest.of("token_ids", "give either hashes or tokens")
         all_tokens = [*self.token_ids, *token_ids]
         _, all_hashes = hasher.start(Extras()).append(all_tokens)
-        return NaiveContent(list(all_hashes), all_tokens)
+        return NaiveContent(self._scoped(all_hashes), all_tokens, self.scope)
+
+    def _scoped(self, hashes: Sequence[BlockHash]) -> list[BlockHash]:
+        if not self.scope:
+            return list(hashes)
+        person = b"blockyard.tenant"
+        return [
+            hashlib.blake2b(each, key=self.scope.encode(), digest_size=len(each), person=person).digest()
+            for each in hashes
+        ]
 
 
 @dataclass(kw_only=True)
@@ -53,6 +72,7 @@ class NaiveSequence:
     sequence_id: SequenceId
     handle: SequenceHandle
     lease_id: LeaseId
+    tenant: TenantId
     tables: list[list[BlockId]]
     num_published: list[int]
     num_tokens: int

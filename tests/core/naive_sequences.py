@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InvalidRequest, SequenceExistsElsewhere, SequenceNotFound
-from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import (
+    NO_TENANT,
+    NULL_BLOCK,
+    BlockHash,
+    BlockId,
+    LeaseId,
+    SequenceHandle,
+    SequenceId,
+    TenantId,
+)
 from blockyard.core.replies import Admitted
 from core.naive_blocks import NaiveBlocks
 from core.naive_chunks import chunk_end
@@ -35,7 +44,7 @@ class NaiveSequences:
         self.config = config
         self.prefixes = NaivePrefixes(config, stores)
         self.tables = NaiveTables(config, self.prefixes)
-        self.live: dict[SequenceId, NaiveSequence] = {}
+        self.live: dict[tuple[TenantId, SequenceId], NaiveSequence] = {}
         self.lookups: list[tuple[int, int]] = []
         self._num_handles = 0
 
@@ -51,10 +60,14 @@ class NaiveSequences:
 
     # Checks, which change nothing
 
-    def check_admission(self, admission: Admission) -> NaiveContent:
+    def scope_of(self, tenant: TenantId) -> TenantId:
+        """Who alone finds what ``tenant`` caches."""
+        return NO_TENANT if self.config.share_across_tenants else tenant
+
+    def check_admission(self, admission: Admission, tenant: TenantId) -> NaiveContent:
         """Refuse a new sequence that no pool could take; returns its content."""
         self._check(admission)
-        return NaiveContent().joined_by(
+        return NaiveContent(scope=self.scope_of(tenant)).joined_by(
             admission.block_hashes, admission.token_ids, self.config.hasher(), admission.num_tokens
         )
 
@@ -121,13 +134,18 @@ class NaiveSequences:
     # Changes
 
     def admit(
-        self, lease_id: LeaseId, admission: Admission, content: NaiveContent, copies: Copies
+        self,
+        lease_id: LeaseId,
+        tenant: TenantId,
+        admission: Admission,
+        content: NaiveContent,
+        copies: Copies,
     ) -> Admitted:
         """A new sequence: look up; count; refuse or take the hit and give the rest; publish.
 
         The watermark, which must stay free, counts as needed.
         """
-        if admission.sequence_id in self.live:
+        if (tenant, admission.sequence_id) in self.live:
             raise SequenceExistsElsewhere(f"{admission.sequence_id!r} is another lease's")
         groups, watermark = self.config.groups, self.config.watermark_blocks
         num_sought = 0 if admission.skip_prefix_cache else admission.num_tokens
@@ -166,6 +184,7 @@ class NaiveSequences:
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self._num_handles),
             lease_id=lease_id,
+            tenant=tenant,
             tables=tables,
             num_published=[num_cached // group.block_size if is_found(group) else 0 for group in groups],
             num_tokens=admission.num_tokens,
@@ -175,7 +194,7 @@ class NaiveSequences:
             num_committed=num_cached,
             content=content,
         )
-        self.live[admission.sequence_id] = sequence
+        self.live[tenant, admission.sequence_id] = sequence
         publish(sequence, self.config, self.prefixes)
         return Admitted(
             sequence=sequence.handle,
@@ -236,7 +255,7 @@ class NaiveSequences:
 
     def free(self, sequence: NaiveSequence) -> int:
         """Group by group, in group order, each group's table reversed: its tail is evicted first."""
-        del self.live[sequence.sequence_id]
+        del self.live[sequence.tenant, sequence.sequence_id]
         return sum(
             self.prefixes.store_of(number).release(table[::-1])
             for number, table in enumerate(sequence.tables)

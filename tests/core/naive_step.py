@@ -2,14 +2,14 @@
 
 from blockyard.core.commands import Admission, Step
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
-from blockyard.core.ids import LeaseId
+from blockyard.core.ids import LeaseId, TenantId
 from blockyard.core.replies import Admitted, Refused, StepExtended
 from core.naive_sequences import NaiveSequences
 from core.naive_tables import Copies
 
 
 def run_step(
-    step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies
+    step: Step, lease_id: LeaseId, tenant: TenantId, sequences: NaiveSequences, copies: Copies
 ) -> tuple[StepExtended, list[Admitted | Refused]]:
     """Commit, free, extend, admit. Where a call is not valid those before it are done: put back what was."""
     _check_columns(step)
@@ -19,7 +19,7 @@ def run_step(
     for handle in step.free:
         sequences.free(sequences.held(lease_id, handle))
     extended = _extend(step, lease_id, sequences, copies)
-    return extended, [_admit(admission, lease_id, sequences, copies) for admission in step.admit]
+    return extended, [_admit(admission, lease_id, tenant, sequences, copies) for admission in step.admit]
 
 
 def _check_columns(step: Step) -> None:
@@ -77,14 +77,14 @@ def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Co
 
 
 def _admit(
-    admission: Admission, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies
+    admission: Admission, lease_id: LeaseId, tenant: TenantId, sequences: NaiveSequences, copies: Copies
 ) -> Admitted | Refused:
-    content = sequences.check_admission(admission)
-    known = sequences.live.get(admission.sequence_id)
+    content = sequences.check_admission(admission, tenant)
+    known = sequences.live.get((tenant, admission.sequence_id))
     if known is not None and known.lease_id == lease_id:
         raise InvalidRequest.of("admit.sequence_id", "is admitted already")
     try:
-        return sequences.admit(lease_id, admission, content, copies)
+        return sequences.admit(lease_id, tenant, admission, content, copies)
     except InsufficientBlocks as error:
         return Refused(code=error.code, detail=error.detail, **error.figures)
     except SequenceExistsElsewhere as error:

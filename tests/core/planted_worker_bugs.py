@@ -66,7 +66,9 @@ class NotReadyIsKept(Pool):
             return super().apply(command, now_ms)
         except NotReady as error:
             if isinstance(command, Idempotent):
-                self.replies.remember(command.key, command.fingerprint, error)
+                self.tenants.of(command.command.tenant).replies.remember(
+                    command.key, command.fingerprint, error
+                )
                 for lease in self.leases.values():
                     lease.replies.remember(command.key, command.fingerprint, error)
             raise

@@ -39,13 +39,14 @@ from blockyard.core.commands import (
 )
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, LeaseExpired, StaleEpoch
-from blockyard.core.ids import SequenceId, WorkerId
+from blockyard.core.ids import NO_TENANT, SequenceId, TenantId, WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import CacheReset, LeasesExpired
 from core.allocator import plain
 from core.drawn_pools import pool_configs, rarely
 from core.drawn_requests import (
     MAX_TOKENS,
+    TWO_TENANTS,
     DrawnAdmission,
     DrawnExtension,
     DrawnStep,
@@ -59,6 +60,9 @@ from core.drawn_requests import (
 from core.faulty_requests import faulty_requests
 from core.pool_pair import PoolPair
 from core.schedulers import SEQUENCE_IDS, Schedulers
+
+TENANTS = ((NO_TENANT,), (NO_TENANT,), TWO_TENANTS, (NO_TENANT, *TWO_TENANTS))
+"""Whose the leases of a run are, in turns."""
 
 SETTINGS = settings(
     stateful_step_count=50,
@@ -86,6 +90,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     pair: PoolPair
     schedulers: Schedulers
+    tenants: tuple[TenantId, ...]
 
     @staticmethod
     def plant(pool: Pool) -> None:
@@ -95,7 +100,8 @@ class PoolMachine(RuleBasedStateMachine):
     def create(self, data: st.DataObject) -> None:
         config = data.draw(self.pools)
         self.pair = PoolPair(config, plant=self.plant, compares=self.compares, coverage=self.coverage)
-        self.schedulers = Schedulers(self.pair)
+        self.tenants = data.draw(st.sampled_from(TENANTS))
+        self.schedulers = Schedulers(self.pair, self.tenants)
 
     @invariant()
     def both_agree(self) -> None:
@@ -140,7 +146,7 @@ class PoolMachine(RuleBasedStateMachine):
         own = self.schedulers.held_by(holder)
         ids = [own[pick % len(own)].sequence_id for pick in chosen] if own else [SEQUENCE_IDS[chosen[0] % 9]]
         if foreign:
-            ids += [SequenceId("nobody's"), *list(self.pair.naive.sequences.live)[:1]]
+            ids += [SequenceId("nobody's"), *[name for _, name in self.pair.naive.sequences.live][:1]]
         self.pair.do(Free(lease_id=holder.lease_id, sequence_ids=ids), once=once)
 
     @rule(lease=picks, drawn=steps, once=rarely)
@@ -175,7 +181,8 @@ class PoolMachine(RuleBasedStateMachine):
     def lookup(self, *, prompt: int, num_tokens: int, by_token_ids: bool) -> None:
         num_sent = num_tokens if by_token_ids else MAX_TOKENS  # hashes beyond what is asked for do no harm
         content = self.schedulers.prompt(prompt, num_sent, by_token_ids=by_token_ids)
-        self.pair.lookup(num_tokens=num_tokens, **content)
+        for tenant in self.tenants:
+            self.pair.lookup(num_tokens=num_tokens, tenant=tenant, **content)
 
     @rule(drained=st.sampled_from([False] * 15 + [True]))
     def reset(self, *, drained: bool) -> None:
@@ -287,6 +294,14 @@ class PoolMachine(RuleBasedStateMachine):
             self.coverage["sequences of earlier epochs go no further"] += 1
         for command in going_on:
             assert isinstance(self.pair.do(command, once=once), StaleEpoch)
+
+    @rule(pick=picks, action=st.sampled_from([RenewLease, DeleteLease, Step]))
+    def use_foreign_lease(self, *, pick: int, action: type[LeaseCommand]) -> None:
+        """Another tenant's lease is none."""
+        holder = self.schedulers.pick_lease(pick)
+        stranger = TenantId("stranger" if pick % 2 else f"{holder.tenant}x")
+        command = action(lease_id=holder.lease_id, tenant=stranger)
+        assert isinstance(self.pair.do(command, as_it_is=True), LeaseExpired)
 
     # Repeats, restarts and faults
 

@@ -4,6 +4,7 @@ The naive pool tells which leases and sequences there are. Where there is nothin
 asked for, so that no rule does nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from blockyard.core.arithmetic import align_down
@@ -18,7 +19,7 @@ from blockyard.core.commands import (
     StepCommit,
     StepExtend,
 )
-from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
 from core.drawn_pools import WITH_TOKENS
 from core.drawn_requests import (
     MAX_TOKENS,
@@ -37,10 +38,11 @@ SEQUENCE_IDS = [SequenceId(f"s{number}") for number in range(9)]
 
 
 class Schedulers:
-    """They begin with two leases of ``pair``."""
+    """They begin with two leases of ``pair``, and take turns in being each of ``tenants``."""
 
-    def __init__(self, pair: PoolPair) -> None:
+    def __init__(self, pair: PoolPair, tenants: Sequence[TenantId]) -> None:
         self._pair = pair
+        self._tenants = tenants
         self._config = pair.pool.config
         self._prompts: dict[SequenceHandle, int] = {}
         self._drawn_prompts: dict[SequenceId, int] = {}
@@ -59,7 +61,9 @@ class Schedulers:
     def create_lease(self, ttl_ms: int = 2_000, *, once: bool = False) -> None:
         self._num_leases += 1
         lease_id = LeaseId(f"l{self._num_leases}")
-        self._pair.do(CreateLease(lease_id=lease_id, holder="test", ttl_ms=ttl_ms), once=once)
+        tenant = self._tenants[self._num_leases % len(self._tenants)]
+        command = CreateLease(lease_id=lease_id, tenant=tenant, holder="test", ttl_ms=ttl_ms)
+        self._pair.do(command, once=once)
 
     def standing_leases(self) -> list[NaiveLease]:
         """Those that have not run out, of earlier epochs, too."""
@@ -108,14 +112,18 @@ class Schedulers:
 
     def _unused_id(self) -> SequenceId:
         """An id that no sequence has; the sequences of all live leases are freed if need be."""
-        for sequence_id in SEQUENCE_IDS:
-            if sequence_id not in self._pair.naive.sequences.live:
-                return sequence_id
+        unused = self._unused_ids()
+        if unused:
+            return unused[0]
         self._pair.do(ExpireLeases())
         for lease in self.standing_leases():
             ids = [known.sequence_id for known in self.held_by(lease)]
             self._pair.do(Free(lease_id=lease.lease_id, sequence_ids=ids))
         return self._unused_id()
+
+    def _unused_ids(self) -> list[SequenceId]:
+        used = {sequence_id for _, sequence_id in self._pair.naive.sequences.live}
+        return [sequence_id for sequence_id in SEQUENCE_IDS if sequence_id not in used]
 
     # Commands
 
@@ -161,7 +169,7 @@ class Schedulers:
                 committed[sequence.handle] = max(0, sequence.num_computed - num_behind)
             freed = [own[index] for index in dict.fromkeys(pick % len(own) for pick in drawn.frees)]
         live = self._pair.naive.sequences.live
-        ids = [sequence_id for sequence_id in SEQUENCE_IDS if sequence_id not in live]
+        ids = self._unused_ids()
         ids += [sequence.sequence_id for sequence in freed]
         if drawn.elsewhere:
             ids = [known.sequence_id for known in live.values() if known.lease_id != lease.lease_id][:1] + ids

@@ -1,5 +1,6 @@
 """What is restored from a snapshot shares nothing with it that can change."""
 
+import copy
 from collections.abc import Callable
 
 import cbor2
@@ -21,7 +22,7 @@ from blockyard.core.commands import (
 )
 from blockyard.core.config import GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
-from blockyard.core.ids import LeaseId, SequenceId
+from blockyard.core.ids import NO_TENANT, LeaseId, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Reply
 from core.allocator import plain
@@ -144,7 +145,9 @@ def test_states_and_copies_are_restored(
 ) -> None:
     pool, other = make_pool_of_states(), make_pool_of_states()
     assert [len(lease.copies) for lease in pool.pool.leases.values()] == [2]
-    assert [table.edge_state for table in pool.pool.sequences.get(SequenceId("edge")).tables] == [None, 1]  # type: ignore[union-attr]
+    edge = pool.pool.sequences.get(NO_TENANT, SequenceId("edge"))
+    assert edge is not None
+    assert [table.edge_state for table in edge.tables] == [None, 1]
     snapshot = carried(pool.pool.snapshot())
     other.pool = Pool.restore(snapshot)
     assert other.pool.snapshot() == pool.pool.snapshot()
@@ -158,7 +161,23 @@ def test_states_and_copies_are_restored(
     assert other.pool.snapshot() == pool.pool.snapshot()
 
 
-@pytest.mark.parametrize("number", [0, 2, 4])
+@pytest.mark.parametrize("number", [0, 2, 5])
 def test_a_snapshot_of_another_format_is_refused(number: int) -> None:
-    with pytest.raises(InvalidRequest, match="this version reads format 3"):
+    with pytest.raises(InvalidRequest, match="this version reads format 4"):
         Pool.restore({**make_busy_pool().snapshot(), "format": number})
+
+
+def test_a_snapshot_from_before_there_were_tenants_is_read() -> None:
+    snapshot = make_busy_pool().snapshot()
+    earlier = copy.deepcopy(snapshot)
+    earlier["format"] = 3
+    (nobody,) = earlier.pop("tenants")
+    earlier["replies"] = nobody["replies"]
+    del earlier["config"]["share_across_tenants"]
+    for lease in earlier["leases"]:
+        del lease["tenant"]
+    for sequence in earlier["sequences"]:
+        del sequence["scope"]
+    assert earlier["leases"]
+    assert earlier["sequences"]
+    assert Pool.restore(earlier).snapshot() == snapshot

@@ -12,7 +12,6 @@ from collections.abc import Sequence as SequenceOf
 from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig, Publish
-from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
@@ -23,6 +22,17 @@ from blockyard.core.sequence import BlockTable, Sequence
 
 Copies = list[tuple[BlockId, BlockId]]
 """Blocks to copy, from and to."""
+
+
+class Beyond:
+    """What counts beside the free blocks that a new sequence takes; see `BlockStore.require`."""
+
+    __slots__ = ("num_foreign", "num_reserved", "num_watermark")
+
+    def __init__(self, num_foreign: int, num_reserved: int, num_watermark: int) -> None:
+        self.num_foreign = num_foreign
+        self.num_reserved = num_reserved
+        self.num_watermark = num_watermark
 
 
 class Allocator:
@@ -86,6 +96,7 @@ class Allocator:
         num_new_tokens: int,
         num_lookahead_tokens: int,
         must_fit_tokens: int,
+        num_reserved_blocks: int = 0,
     ) -> None:
         """Fill a new sequence's tables with ``hit`` and with blocks for ``num_new_tokens`` more tokens.
 
@@ -96,6 +107,7 @@ class Allocator:
             num_new_tokens: Tokens to compute now, behind the hit.
             num_lookahead_tokens: Slots beyond them.
             must_fit_tokens: Refuse unless so many tokens would fit; 0 for no such demand.
+            num_reserved_blocks: Free blocks to leave to those who wait, beside the watermark.
 
         Raises:
             InsufficientBlocks: Nothing was given.
@@ -105,19 +117,21 @@ class Allocator:
         tables: list[BlockTable] = []
         reserved: list[int] = []
         ends_inside: list[bool] = []
+        num_foreign = 0
         for kind, store, cached in zip(self._kinds, self._stores, hit.block_ids, strict=True):
             table = kind.table_of_hit(cached, hit.num_tokens)
             is_shared = kind.is_cacheable and hit.num_tokens % kind.block_size != 0
             tables.append(table)
             ends_inside.append(is_shared)
             reserved.append(store.num_untouched(table.block_ids) + is_shared)
-        watermark = self._config.watermark_blocks
+            num_foreign += store.num_foreign(table.block_ids)
+        beyond = Beyond(num_foreign, num_reserved_blocks, self._config.watermark_blocks)
         if must_fit_tokens:
             whole = self._demand(sequence, must_fit_tokens, 0)
-            self._require_free(tables, whole, reserved, watermark, capped=True)
+            self._require_free(tables, whole, reserved, beyond, capped=True)
         num_granted = hit.num_tokens + num_new_tokens
         demand = self._demand(sequence, num_granted, num_lookahead_tokens)
-        self._require_free(tables, demand, reserved, watermark)
+        self._require_free(tables, demand, reserved, beyond)
 
         for store, table in zip(self._stores, tables, strict=True):
             store.touch(table.block_ids)
@@ -269,29 +283,37 @@ class Allocator:
         tables: SequenceOf[BlockTable],
         demand: Demand,
         reserved: SequenceOf[int],
-        watermark: int = 0,
+        beyond: Beyond | None = None,
         *,
         capped: bool = False,
     ) -> None:
         """Refuse unless ``tables`` can grow to serve ``demand``, and so many more blocks a group are free.
 
-        With ``capped``, no group is taken to need more than it ever holds at a time.
+        What is ``beyond`` holds for the device's blocks only. With ``capped``, no group is taken to need
+        more than it ever holds at a time.
 
         Raises:
             InsufficientBlocks: Too few are.
         """
         config = self._config
         for store, groups in self._spaces:
-            num_required = watermark
+            num_required = 0
             for group in groups:
                 kind = self._kinds[group]
                 at_most = None
                 if capped:
                     at_most = kind.max_blocks_at_once(config.max_in_flight_tokens, config.max_model_len)
                 num_required += kind.num_missing(tables[group], demand, at_most) + reserved[group]
-            if num_required > store.num_free_blocks:
-                raise InsufficientBlocks.of(num_required, store.num_free_blocks, store.num_usable_blocks)
-            watermark = 0  # the device's only
+            if beyond is None:
+                store.require(num_required)
+            else:
+                store.require(
+                    num_required,
+                    num_foreign=beyond.num_foreign,
+                    num_kept=beyond.num_reserved,
+                    num_watermark=beyond.num_watermark,
+                )
+            beyond = None
 
     def _edge_of(self, sequence: Sequence) -> int:
         """The last hash boundary before the last token of the prompt, which is always computed."""

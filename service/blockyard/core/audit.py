@@ -4,10 +4,12 @@
 
 A block's reference count is the number of table entries, raw holders and ends of copies that name it; it is
 in the free queue exactly if that is zero; and the prefix index holds exactly the blocks that carry a hash.
+Each tenant is charged for exactly the blocks that its leases hold.
 Where groups lie in host memory, all this holds for the host's blocks by themselves.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
@@ -15,8 +17,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from blockyard.core.block_store import BlockStore
+from blockyard.core.charges import Held
 from blockyard.core.hash_chain import coarser_view
-from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId
+from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId, TenantId
 from blockyard.core.lease import Lease
 from blockyard.core.sequence import BlockTable, Sequence
 
@@ -31,6 +34,7 @@ class Holder:
     """A lease and what it holds. ``num_blocks`` counts a block once, however many of its tables name it."""
 
     lease_id: LeaseId
+    tenant: TenantId
     holder: str
     num_sequences: int
     num_blocks: int
@@ -59,6 +63,7 @@ def audit(pool: "Pool") -> Audit:
         problems += [f"host: {problem}" for problem in _audit_store(pool, store)[2]]
     if pool.events is not None:
         problems += pool.events.problems()
+    problems += _tenant_problems(pool)
     return Audit(
         epoch=pool.epoch,
         ok=not problems,
@@ -110,9 +115,41 @@ def named_blocks(pool: "Pool", lease: Lease, store: BlockStore) -> Iterator[Sequ
         yield [block for copy in lease.copies for block in copy]
 
 
+def held_by_tenants(pool: "Pool") -> Held:
+    """Which tenants hold which of the device's blocks, and how often: told by the leases."""
+    held: Held = {}
+    for lease in pool.leases.values():
+        number = lease.tenant.number
+        for block in chain.from_iterable(named_blocks(pool, lease, pool.store)):
+            if block != NULL_BLOCK:
+                by = held.setdefault(block, {})
+                by[number] = by.get(number, 0) + 1
+    return held
+
+
+def _tenant_problems(pool: "Pool") -> list[str]:
+    """Tenants that have other leases, sequences or blocks than are counted, or that are charged for them."""
+    problems = []
+    leases = Counter(lease.tenant.number for lease in pool.leases.values())
+    sequences = Counter(sequence.tenant for sequence in pool.sequences)
+    for tenant in pool.tenants:
+        found = leases[tenant.number], sequences[tenant.name]
+        if found != (tenant.num_leases, tenant.num_sequences):
+            problems.append(
+                f"tenant {tenant.name!r} has {found[0]} leases and {found[1]} sequences, "
+                f"{tenant.num_leases} and {tenant.num_sequences} are counted"
+            )
+    if pool.store.charges is not None:
+        problems += pool.store.charges.problems(held_by_tenants(pool), pool.tenants)
+    elif pool.tenants.are_several:
+        problems.append("there are several tenants, and none is charged for its blocks")
+    return problems
+
+
 def _holder(pool: "Pool", lease: Lease) -> Holder:
     return Holder(
         lease_id=lease.lease_id,
+        tenant=lease.tenant.name,
         holder=lease.holder,
         num_sequences=len(lease.sequences),
         num_blocks=len({*chain.from_iterable(named_blocks(pool, lease, pool.store))} - {NULL_BLOCK}),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blockyard.core.errors import InvalidRequest
+from blockyard.core.errors import InsufficientBlocks, InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.packing import pack_vector, unpack_vector
@@ -24,6 +24,7 @@ from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
 
 if TYPE_CHECKING:
+    from blockyard.core.charges import Charges
     from blockyard.core.kv_events import KvEvents
 
 
@@ -45,11 +46,13 @@ class BlockStore:
         states_to_copy: Blocks that such states move to, and likewise the lease whose workers copy them.
         events: Told of every hash that a block loses; None where nobody follows.
         residency: Is told what becomes of the blocks; to begin with, one that watches none.
+        charges: Which tenant holds which block; None where that does not matter.
     """
 
     __slots__ = (
         "_counters",
         "_num_groups",
+        "charges",
         "events",
         "further_hashes",
         "groups",
@@ -81,6 +84,7 @@ class BlockStore:
         self.states_to_copy: dict[BlockId, LeaseId] = {}
         self.events: KvEvents | None = None
         self.residency = Residency(0)
+        self.charges: Charges | None = None
 
     @property
     def num_free_blocks(self) -> int:
@@ -115,7 +119,46 @@ class BlockStore:
             self._counters.num_evicted_blocks += len(evicted)
             if not self.residency.sample.isdisjoint(evicted):
                 self.residency.note_evicted(evicted)
+        if self.charges is not None:
+            self.charges.take(blocks)
         return blocks
+
+    def require(
+        self, num_blocks: int, *, num_foreign: int = 0, num_kept: int = 0, num_watermark: int = 0
+    ) -> None:
+        """Refuse unless so many blocks can be given to whoever acts.
+
+        Args:
+            num_blocks: Of the free ones.
+            num_foreign: Blocks that it comes to hold beside these, and that others hold already.
+            num_kept: Free blocks that have to be left beyond them, for those who wait.
+            num_watermark: Likewise, in any case; the error counts them among the required ones.
+
+        Raises:
+            InsufficientBlocks: Nothing has changed.
+        """
+        num_free, num_asked = len(self.queue), num_blocks + num_watermark
+        if self.charges is not None:
+            self.charges.require(
+                num_blocks,
+                num_free,
+                num_foreign=num_foreign,
+                num_kept=num_kept + num_watermark,
+                num_asked=num_asked,
+            )
+        elif num_asked + num_kept > num_free:
+            raise InsufficientBlocks.of(num_asked, max(num_free - num_kept, 0), self.num_usable_blocks)
+
+    def num_available(self, num_kept: int) -> int:
+        """Blocks that whoever acts may come to hold, beside ``num_kept`` that are left if not guaranteed."""
+        num_free = len(self.queue)
+        if self.charges is not None:
+            return self.charges.num_available(num_free, num_kept)
+        return max(num_free - num_kept, 0)
+
+    def num_foreign(self, blocks: list[BlockId]) -> int:
+        """Those of ``blocks`` that other tenants hold, and whoever acts does not."""
+        return 0 if self.charges is None else self.charges.num_foreign(blocks)
 
     def num_untouched(self, blocks: list[BlockId]) -> int:
         """Those of ``blocks`` that nobody holds; nulls are none."""
@@ -130,6 +173,8 @@ class BlockStore:
     def touch(self, blocks: list[BlockId]) -> None:
         """Hold ``blocks`` once more; those in the free queue leave it. Nulls are passed over."""
         counts = self.reference_counts
+        if self.charges is not None:
+            self.charges.touch(blocks, counts)
         idle: list[BlockId] = []
         block: i64
         for block in blocks:
@@ -167,6 +212,8 @@ class BlockStore:
                     empty.append(block)
                 else:
                     cached.append(block)
+        if self.charges is not None:
+            self.charges.release(blocks, counts)
         self.queue.prepend(empty)
         self.queue.append(cached)
         if cached and not self.residency.sample.isdisjoint(cached):

@@ -9,16 +9,29 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId, WorkerId
+from blockyard.core.ids import (
+    NO_TENANT,
+    BlockHash,
+    BlockId,
+    LeaseId,
+    SequenceHandle,
+    SequenceId,
+    TenantId,
+    WorkerId,
+)
+from blockyard.core.quota import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCommand:
     """Fields of every command.
 
-    ``epoch``: the pool's epoch as the caller knows it; None where the caller does not care.
+    Attributes:
+        tenant: Whose command it is. Leases and sequences of others are none to it.
+        epoch: The pool's epoch as the caller knows it; None where the caller does not care.
     """
 
+    tenant: TenantId = NO_TENANT
     epoch: int | None = None
 
 
@@ -68,6 +81,8 @@ class Admission:
         token_ids: Instead of hashes: the tokens not sent before. The pool hashes them.
         event_token_ids: Beside hashes: the tokens not sent before, for events alone.
         extras: What else the tokens' KV depends on. Given with the first tokens.
+        tenant_only: Nobody else is to find this content, also where the pool shares it across tenants. A
+            cache salt says so as well.
         full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
         skip_prefix_cache: Do not look for a cached prefix.
         num_prompt_tokens: Of a new sequence: tokens of its prompt; None for all that it has.
@@ -83,6 +98,7 @@ class Admission:
     token_ids: Sequence[int] = ()
     event_token_ids: Sequence[int] = ()
     extras: Extras | None = None
+    tenant_only: bool = False
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
     num_prompt_tokens: int | None = None
@@ -93,12 +109,18 @@ class Admission:
 class Allocate(LeaseCommand):
     """Admit a sequence, or extend one that the lease holds already.
 
-    ``num_computed_tokens``: how many tokens are computed, where speculated ones were rejected and the
-    pool's own count is too high; None for the pool's count. Only for a sequence that is known.
+    Attributes:
+        admission: What is asked for.
+        num_computed_tokens: How many tokens are computed, where speculated ones were rejected and the pool's
+            own count is too high; None for the pool's count. Only for a sequence that is known.
+        num_reserved_blocks: Free blocks that a new sequence leaves to those who wait.
+        is_waiting: Its caller waits for blocks: a refusal for want of them is not its last answer.
     """
 
     admission: Admission
     num_computed_tokens: int | None = None
+    num_reserved_blocks: int = 0
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +176,7 @@ class Step(LeaseCommand):
     """One scheduler step: commit, then free, then extend, then admit, as one unit.
 
     ``step_id``, where given, rises from step to step; the last one repeated gets its reply again.
+    ``num_reserved_blocks``: free blocks that what is admitted leaves to those who wait.
     """
 
     step_id: int | None = None
@@ -161,13 +184,16 @@ class Step(LeaseCommand):
     free: Sequence[SequenceHandle] = ()
     extend: StepExtend = field(default_factory=StepExtend)
     admit: Sequence[Admission] = ()
+    num_reserved_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateBlocks(LeaseCommand):
-    """Blocks without a sequence, held by the lease alone."""
+    """Blocks without a sequence, held by the lease alone. The rest is as for `Allocate`."""
 
     num_blocks: int
+    num_reserved_blocks: int = 0
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +206,14 @@ class FreeBlocks(LeaseCommand):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPrefixCache(PoolCommand):
     """Forget every hash, if no block is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuota(PoolCommand):
+    """Give a tenant, which need not have called yet, a quota; `NO_QUOTA` takes it back."""
+
+    holder: TenantId
+    quota: Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,6 +114,7 @@ class PoolConfig:
             rank has none.
         num_ranks: Of the workers, where that is known.
         events: What is told of the prefix index as it changes; None for nothing.
+        share_across_tenants: Whether tenants find each other's blocks, but for those with a cache salt.
     """
 
     num_blocks: int
@@ -135,6 +136,7 @@ class PoolConfig:
     needs_all_workers: bool = True
     num_ranks: int | None = None
     events: EventsConfig | None = None
+    share_across_tenants: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit each other.

@@ -8,24 +8,35 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hash_chain import HashChain, Hasher
 from blockyard.core.hashing import check_token_ids
-from blockyard.core.ids import BlockHash
+from blockyard.core.ids import NO_TENANT, NO_TENANT_ALONE, BlockHash, TenantId
 from blockyard.core.sequence import Sequence
+from blockyard.core.tenant_hash import tenant_hashes
 
 
 class Told(NamedTuple):
-    """What a call says of a sequence's tokens; see `Admission`."""
+    """What a call says of a sequence's tokens; see `Admission`. ``tenant``: whose a new sequence is."""
 
     block_hashes: abc.Sequence[BlockHash] = ()
     token_ids: abc.Sequence[int] = ()
     event_token_ids: abc.Sequence[int] = ()
     extras: Extras | None = None
+    tenant: TenantId = NO_TENANT
+    tenant_only: bool = False
 
 
 class Content(NamedTuple):
-    """What follows from it: hashes that are new, where hashing goes on, and tokens that are new."""
+    """What follows from it.
+
+    Attributes:
+        block_hashes: Those that are new, as the pool knows them.
+        chain: Where hashing goes on.
+        scope: The tenant that alone finds the sequence's blocks; `NO_TENANT` where all do.
+        token_ids: Those that are new.
+    """
 
     block_hashes: abc.Sequence[BlockHash]
     chain: HashChain | None
+    scope: TenantId = NO_TENANT
     token_ids: abc.Sequence[int] = ()
 
 
@@ -59,7 +70,7 @@ class ContentReader:
 
     def hashed(self, sequence: Sequence | None, num_tokens: int, told: Told) -> Content:
         """The hashes that are new, and where hashing goes on. Raises as `read`."""
-        block_hashes, token_ids, _, extras = told
+        block_hashes, token_ids, extras = told.block_hashes, told.token_ids, told.extras
         known = sequence.block_hashes if sequence is not None else []
         chain = sequence.chain if sequence is not None else None
         if token_ids or extras is not None:
@@ -74,7 +85,17 @@ class ContentReader:
                 f"with the {len(known)} sent before they stand for more than {num_tokens} tokens: "
                 "send those of full blocks, each once",
             )
-        return Content(block_hashes, chain)
+        scope = self._scope(sequence, told)
+        return Content(tenant_hashes(block_hashes, scope), chain, scope)
+
+    def _scope(self, sequence: Sequence | None, told: Told) -> TenantId:
+        """The tenant that alone is to find what is told of ``sequence``."""
+        tenant = told.tenant if sequence is None else sequence.tenant
+        if not self._config.share_across_tenants:
+            return tenant
+        if told.tenant_only or (told.extras is not None and told.extras.cache_salt is not None):
+            return tenant or NO_TENANT_ALONE
+        return NO_TENANT if sequence is None else sequence.scope
 
     def _check_event_tokens(
         self, sequence: Sequence | None, num_tokens: int, content: Content, told: Told

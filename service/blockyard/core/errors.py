@@ -12,6 +12,7 @@
     ├── PoolInUse                  pool_in_use
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
     ├── InsufficientBlocks         insufficient_blocks         a retry can succeed once others free
+    │   └── QuotaExceeded          quota_exceeded              a retry can succeed once its tenant frees
     ├── NotOwner                   not_owner
     ├── DoubleFree                 double_free
     ├── StaleEpoch                 stale_epoch
@@ -160,6 +161,32 @@ class InsufficientBlocks(BlockyardError):
         )
 
 
+class QuotaExceeded(InsufficientBlocks):
+    """The tenant would hold more blocks than it may.
+
+    Figures: ``num_required_blocks``, ``num_held_blocks``, ``num_quota_blocks``.
+    """
+
+    code = "quota_exceeded"
+    title = "The tenant's quota is exceeded"
+
+    @classmethod
+    def of(cls, num_required_blocks: int, num_held_blocks: int, num_quota_blocks: int) -> "QuotaExceeded":
+        """``num_required_blocks`` were asked beside ``num_held_blocks``: more than the quota."""
+        advice = "free or preempt sequences, then try again"
+        if num_required_blocks > num_quota_blocks:
+            advice = "ask for fewer tokens at a time, or have the quota raised"
+        return cls(
+            f"{num_required_blocks} blocks are needed, and the tenant holds {num_held_blocks} of a quota of "
+            f"{num_quota_blocks}: {advice}",
+            {
+                "num_required_blocks": num_required_blocks,
+                "num_held_blocks": num_held_blocks,
+                "num_quota_blocks": num_quota_blocks,
+            },
+        )
+
+
 class NotOwner(BlockyardError):
     """Blocks that the lease does not hold. Figures: ``block_ids``."""
 
@@ -264,6 +291,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     PoolInUse,
     SequenceExistsElsewhere,
     InsufficientBlocks,
+    QuotaExceeded,
     NotOwner,
     DoubleFree,
     StaleEpoch,

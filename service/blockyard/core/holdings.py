@@ -41,6 +41,7 @@ def count_holdings(pool: Pool) -> Generator[None, None, list[Holder]]:
         found.append(
             Holder(
                 lease_id=lease.lease_id,
+                tenant=lease.tenant.name,
                 holder=lease.holder,
                 num_sequences=len(lease.sequences),
                 num_blocks=distinct.count(),

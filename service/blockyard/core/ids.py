@@ -13,13 +13,22 @@ GroupIndex: TypeAlias = int
 
 LeaseId = NewType("LeaseId", str)
 SequenceId = NewType("SequenceId", str)
-"""A scheduler's own name for a sequence, unique in its pool."""
+"""A scheduler's own name for a sequence, unique among those of its tenant in a pool."""
 
 SequenceHandle = NewType("SequenceHandle", int)
 """The pool's short name for a live sequence; never used twice in a pool's life."""
 
 WorkerId = NewType("WorkerId", str)
 """A worker's own name, unique in its pool."""
+
+TenantId = NewType("TenantId", str)
+"""A team's name, `NO_TENANT` or 1 to 64 letters, digits, ``.``, ``_`` and ``-``."""
+
+NO_TENANT: Final = TenantId("")
+"""Whose everything is where nobody says whose it is."""
+
+NO_TENANT_ALONE: Final = TenantId("*")
+"""No tenant's name: what `NO_TENANT` alone is to find, in a pool that shares the rest with all."""
 
 NULL_BLOCK: Final = 0
 """Stands in a block table where a block was dropped. Never handed out, never counted as held."""

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blockyard.core.codec import decode_value, encode_value
-from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import NO_TENANT, BlockId, LeaseId, SequenceHandle, SequenceId
 from blockyard.core.replies import Stepped
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
+from blockyard.core.tenants import Tenant, Tenants
 
 MAX_LEASE_REPLIES = 256
 """Idempotency keys that a lease remembers: more than a scheduler ever has in flight."""
@@ -18,6 +19,7 @@ class Lease:
     """A holder's claim; all of it comes back when the lease ends.
 
     Attributes:
+        tenant: Whose it is.
         epoch: The pool's when it was granted: what its sequences cached is gone once the pool has moved on.
         expires_at_ms: When it ends unless renewed, on the clock that commands are given.
         sequences: Its live sequences, in the order of their admission.
@@ -29,6 +31,7 @@ class Lease:
     """
 
     lease_id: LeaseId
+    tenant: Tenant
     holder: str
     epoch: int
     ttl_ms: int
@@ -44,6 +47,7 @@ class Lease:
         """The lease as plain data, without its sequences."""
         return {
             "lease_id": self.lease_id,
+            "tenant": self.tenant.name,
             "holder": self.holder,
             "epoch": self.epoch,
             "ttl_ms": self.ttl_ms,
@@ -55,10 +59,11 @@ class Lease:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Lease":
-        """The lease that ``state`` was taken from, without its sequences."""
+    def from_state(cls, state: dict[str, Any], tenants: Tenants) -> "Lease":
+        """The lease of one of ``tenants`` that ``state`` was taken from, without its sequences."""
         return cls(
             lease_id=state["lease_id"],
+            tenant=tenants.of(state.get("tenant", NO_TENANT)),
             holder=state["holder"],
             epoch=state["epoch"],
             ttl_ms=state["ttl_ms"],

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
-from blockyard.core.audit import Audit, audit
+from blockyard.core.audit import Audit, audit, held_by_tenants
 from blockyard.core.block_store import BlockStore
+from blockyard.core.charges import Charges
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Told
 from blockyard.core.errors import (
@@ -26,24 +27,23 @@ from blockyard.core.errors import (
     LeaseExpired,
     NotOwner,
     NotReady,
+    QuotaExceeded,
     SequenceNotFound,
     StaleEpoch,
 )
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import NULL_BLOCK, BlockHash, LeaseId, SequenceId, WorkerId
+from blockyard.core.ids import NO_TENANT, NULL_BLOCK, BlockHash, LeaseId, SequenceId, TenantId, WorkerId
 from blockyard.core.kv_events import KvEvents
-from blockyard.core.lease import Lease
-from blockyard.core.reply_memory import ReplyMemory
+from blockyard.core.lease import MAX_LEASE_REPLIES, Lease
+from blockyard.core.quota import NO_QUOTA
 from blockyard.core.residency import Residency
 from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences
 from blockyard.core.snapshot import restore_snapshot, take_snapshot
 from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep
+from blockyard.core.tenants import Tenant, Tenants
 from blockyard.core.workers import Memory, Worker, Workers
-
-MAX_POOL_REPLIES = 1024
-"""Idempotency keys of calls without a lease that a pool remembers."""
 
 
 class Pool:
@@ -62,7 +62,7 @@ class Pool:
         self.now_ms = 0
         self.counters = Counters()
         self.hits = HitWindow()
-        self.replies = ReplyMemory(MAX_POOL_REPLIES)
+        self.tenants = Tenants(MAX_LEASE_REPLIES)
         self.leases: dict[LeaseId, Lease] = {}
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
@@ -109,11 +109,12 @@ class Pool:
         inner = command.command
         if isinstance(inner, (ask.RenewLease, ask.DeleteLease)):
             return self._apply(inner)  # doing these twice is no harm, and remembering them is
-        memory = self.replies
         if isinstance(inner, ask.LeaseCommand):
-            lease = self._renew(inner.lease_id)
+            lease = self._renew(inner)
             self._check_epochs(inner, lease)  # what was told in an earlier one holds no more
             memory = lease.replies
+        else:
+            memory = self._tenant(inner.tenant).replies
         reply = memory.recall(command.key, command.fingerprint)
         if reply is not None:
             return reply
@@ -122,7 +123,8 @@ class Pool:
         except NotReady:
             raise  # a repeat may succeed
         except BlockyardError as error:
-            memory.remember(command.key, command.fingerprint, error.again())
+            if not (isinstance(error, InsufficientBlocks) and _is_waiting(inner)):
+                memory.remember(command.key, command.fingerprint, error.again())
             raise
         memory.remember(command.key, command.fingerprint, reply)
         return reply
@@ -134,22 +136,25 @@ class Pool:
         block_hashes: SequenceOf[BlockHash] = (),
         token_ids: SequenceOf[int] = (),
         extras: Extras | None = None,
+        tenant: TenantId = NO_TENANT,
+        tenant_only: bool = False,
     ) -> tell.Found:
-        """The longest cached prefix of a prompt, found as for a new sequence. Changes nothing.
+        """The longest cached prefix of a prompt, found as for a new sequence of ``tenant``. Changes nothing.
 
         Raises:
             InvalidRequest: ``num_tokens`` is below 1, or the content is not valid.
         """
-        hit = self.sequences.find(num_tokens, block_hashes, token_ids, extras)
+        told = Told(block_hashes, token_ids, extras=extras, tenant=tenant, tenant_only=tenant_only)
+        hit = self.sequences.find(num_tokens, told)
         return tell.Found(epoch=self.epoch, num_cached_tokens=hit.num_tokens, block_ids=hit.block_ids)
 
-    def sequence(self, sequence_id: SequenceId) -> tell.SequenceState:
-        """A live sequence's tables and counts.
+    def sequence(self, sequence_id: SequenceId, tenant: TenantId = NO_TENANT) -> tell.SequenceState:
+        """The tables and counts of a live sequence of ``tenant``.
 
         Raises:
-            SequenceNotFound: There is none of this id.
+            SequenceNotFound: It has none of this id.
         """
-        sequence = self._find(sequence_id)
+        sequence = self._find(sequence_id, tenant)
         return tell.SequenceState(
             epoch=self.epoch,
             sequence=sequence.handle,
@@ -159,6 +164,43 @@ class Pool:
             num_committed_tokens=sequence.num_committed_tokens,
             block_ids=sequence.block_ids,
         )
+
+    def tenant(self, name: TenantId) -> tell.TenantState:
+        """A tenant's quota, and what it has; the pool need not have heard of it."""
+        tenant = self.tenants.find(name)
+        quota = NO_QUOTA if tenant is None else tenant.quota
+        num_held = 0 if tenant is None else tenant.num_held_blocks
+        if self.store.charges is None and name == NO_TENANT:
+            num_held = self.store.num_held_blocks
+        return tell.TenantState(
+            epoch=self.epoch,
+            tenant=name,
+            guaranteed_blocks=quota.guaranteed_blocks,
+            max_blocks=quota.max_blocks,
+            weight=quota.weight,
+            num_held_blocks=num_held,
+            num_leases=0 if tenant is None else tenant.num_leases,
+            num_sequences=0 if tenant is None else tenant.num_sequences,
+        )
+
+    def may_retry(self, name: TenantId, refusal: InsufficientBlocks, num_reserved_blocks: int) -> bool:
+        """Whether what was refused to a tenant may be given to it by now; not surely: prefixes come and go.
+
+        Args:
+            name: The tenant's.
+            refusal: The last one.
+            num_reserved_blocks: Free blocks that it has to leave to others who wait.
+        """
+        num_required = refusal.figures["num_required_blocks"]
+        tenant = self.tenants.find(name)
+        if tenant is None:
+            return True  # and be told why not
+        if isinstance(refusal, QuotaExceeded):
+            at_most = tenant.quota.max_blocks
+            return at_most is None or tenant.num_held_blocks + num_required <= at_most
+        self._act_for(tenant)
+        watermark = self.config.watermark_blocks
+        return bool(num_required - watermark <= self.store.num_available(num_reserved_blocks + watermark))
 
     def statistics(self, now_ms: int | None = None) -> Statistics:
         """The figures of ``now_ms``; None for the time of the last command."""
@@ -206,9 +248,17 @@ class Pool:
         if epoch is not None and epoch != self.epoch:
             raise StaleEpoch.of(self.epoch)
 
+    def charge_if_needed(self) -> None:
+        """From when there are several tenants on, know which of them holds which block."""
+        if self.store.charges is None and self.tenants.are_several:
+            held = held_by_tenants(self)
+            self.store.charges = Charges(self.config.num_blocks, self.tenants, held)
+
     def _apply(self, command: ask.PoolCommand) -> tell.Reply:
-        lease = self._renew(command.lease_id) if isinstance(command, ask.LeaseCommand) else None
+        lease = self._renew(command) if isinstance(command, ask.LeaseCommand) else None
         self._check_epochs(command, lease)
+        if lease is not None:
+            self._act_for(lease.tenant)
         handler = self._HANDLERS[type(command)]
         try:
             return handler(self, command) if lease is None else handler(self, command, lease)
@@ -227,10 +277,11 @@ class Pool:
 
     # Leases
 
-    def _renew(self, lease_id: LeaseId) -> Lease:
-        lease = self.leases.get(lease_id)
-        if lease is None or lease.expires_at_ms <= self.now_ms:
-            raise LeaseExpired.of(lease_id)
+    def _renew(self, command: ask.LeaseCommand) -> Lease:
+        lease = self.leases.get(command.lease_id)
+        is_there = lease is not None and lease.tenant.name == command.tenant
+        if lease is None or not is_there or lease.expires_at_ms <= self.now_ms:
+            raise LeaseExpired.of(command.lease_id)
         lease.expires_at_ms = self.now_ms + lease.ttl_ms
         return lease
 
@@ -239,14 +290,17 @@ class Pool:
             raise InvalidRequest.of("ttl_ms", "must be at least 1")
         if command.lease_id in self.leases:
             raise InvalidRequest.of("lease_id", "is a lease's already")
+        tenant = self._tenant(command.tenant)
         lease = Lease(
             lease_id=command.lease_id,
+            tenant=tenant,
             holder=command.holder,
             epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
         )
         self.leases[lease.lease_id] = lease
+        tenant.num_leases += 1
         self.counters.num_created_leases += 1
         if self.next_expiry_ms is None or lease.expires_at_ms < self.next_expiry_ms:
             self.next_expiry_ms = lease.expires_at_ms
@@ -290,11 +344,13 @@ class Pool:
 
     def _end(self, lease: Lease) -> tuple[int, int]:
         """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
+        self._act_for(lease.tenant)
         num_blocks = self._release_copies(lease, are_made=False)
         sequences = list(lease.sequences.values())
         num_blocks += sum(self.sequences.free(lease, sequence) for sequence in sequences)
         num_blocks += self.store.release(list(lease.raw_blocks))
         del self.leases[lease.lease_id]
+        lease.tenant.num_leases -= 1
         return len(sequences), num_blocks
 
     def _release_copies(self, lease: Lease, *, are_made: bool = True) -> int:
@@ -309,11 +365,36 @@ class Pool:
             num_freed += sum(self.store.release([block]) for block in copy)
         return num_freed
 
+    # Tenants
+
+    def _tenant(self, name: TenantId) -> Tenant:
+        """The tenant of this name, which the pool may hear of for the first time."""
+        tenant = self.tenants.find(name)
+        if tenant is None:
+            tenant = self.tenants.of(name)
+            self.charge_if_needed()
+        return tenant
+
+    def _act_for(self, tenant: Tenant) -> None:
+        """What is held or given back from now on is by ``tenant``."""
+        if self.store.charges is not None:
+            self.store.charges.acting = tenant
+
+    def _set_quota(self, command: ask.SetQuota) -> tell.TenantState:
+        num_usable = self.store.num_usable_blocks
+        command.quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
+        tenant = self._tenant(command.holder)
+        if self.store.charges is None:
+            tenant.quota = command.quota
+        else:
+            self.store.charges.set_quota(tenant, command.quota)
+        return self.tenant(command.holder)
+
     # Sequences
 
-    def _find(self, sequence_id: SequenceId, lease: Lease | None = None) -> Sequence:
-        """The live sequence of this id; with a lease, only if it is the lease's."""
-        sequence = self.sequences.get(sequence_id)
+    def _find(self, sequence_id: SequenceId, tenant: TenantId, lease: Lease | None = None) -> Sequence:
+        """The live sequence of this id that is the tenant's; with a lease, only if it is the lease's."""
+        sequence = self.sequences.get(tenant, sequence_id)
         if sequence is None or (lease is not None and sequence.lease_id != lease.lease_id):
             holder = "the lease holds" if lease is not None else "there is"
             raise SequenceNotFound(f"{holder} no sequence {sequence_id!r}: allocate for it first")
@@ -323,13 +404,13 @@ class Pool:
         self._check_workers()
         admission = command.admission
         sequence = lease.sequences.get(admission.sequence_id)
-        content = self.sequences.check_admission(admission, sequence)
+        content = self.sequences.check_admission(admission, command.tenant, sequence)
         if sequence is None:
             if command.num_computed_tokens is not None:
                 raise InvalidRequest.of("num_computed_tokens", "a new sequence has none: leave it out")
-            self.sequences.check_free_id(admission.sequence_id)
+            self.sequences.check_free_id(command.tenant, admission.sequence_id)
             self._release_copies(lease)
-            sequence = self.sequences.admit(lease, admission, content)
+            sequence = self.sequences.admit(lease, admission, content, command.num_reserved_blocks)
             num_cached_tokens = sequence.num_committed_tokens
             num_new_tokens = sequence.num_granted_tokens - num_cached_tokens
             block_ids = sequence.block_ids
@@ -360,7 +441,7 @@ class Pool:
         )
 
     def _commit(self, command: ask.Commit, lease: Lease) -> tell.Committed:
-        sequence = self._find(command.sequence_id, lease)
+        sequence = self._find(command.sequence_id, command.tenant, lease)
         self.sequences.check_commit(sequence, command.num_computed_tokens)
         content = self.sequences.check_content(
             sequence,
@@ -423,10 +504,11 @@ class Pool:
         if command.num_blocks < 1:
             raise InvalidRequest.of("num_blocks", "must be at least 1")
         self._release_copies(lease)
-        num_free = self.store.num_free_blocks
-        if command.num_blocks > num_free:
+        try:
+            self.store.require(command.num_blocks, num_kept=command.num_reserved_blocks)
+        except InsufficientBlocks:
             self.counters.num_refused_allocations += 1
-            raise InsufficientBlocks.of(command.num_blocks, num_free, self.store.num_usable_blocks)
+            raise
         blocks = self.store.take(command.num_blocks)
         lease.raw_blocks.update(dict.fromkeys(blocks))
         return tell.BlocksAllocated(
@@ -525,6 +607,7 @@ class Pool:
         ask.AllocateBlocks: _allocate_blocks,
         ask.FreeBlocks: _free_blocks,
         ask.ResetPrefixCache: _reset_prefix_cache,
+        ask.SetQuota: _set_quota,
         ask.Resume: _resume,
         ask.RegisterWorker: _register_worker,
         ask.Heartbeat: _heartbeat,
@@ -534,3 +617,8 @@ class Pool:
 
 _GIVING_BACK = (ask.RenewLease, ask.DeleteLease, ask.Free, ask.FreeBlocks)
 """What may still be done under a lease of an earlier epoch."""
+
+
+def _is_waiting(command: ask.PoolCommand) -> bool:
+    """Whether the caller is answered only once there are blocks, or it has waited long enough."""
+    return isinstance(command, (ask.Allocate, ask.AllocateBlocks)) and command.is_waiting

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId, WorkerId
+from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId, TenantId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +103,15 @@ class StepExtended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """An admission that was not granted: the error's ``code`` and sentence, and its figures."""
+    """An admission that was not granted: the error's ``code`` and sentence, and those figures that it has."""
 
     code: str
     detail: str
     num_required_blocks: int | None = None
     num_free_blocks: int | None = None
     num_usable_blocks: int | None = None
+    num_held_blocks: int | None = None
+    num_quota_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,19 @@ class CacheReset(Reply):
     """``ok`` is false, and nothing has changed, while a block is held."""
 
     ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantState(Reply):
+    """A tenant in a pool: its quota, and what it has. Blocks are the device's, each counted once."""
+
+    tenant: TenantId
+    guaranteed_blocks: int
+    max_blocks: int | None
+    weight: int
+    num_held_blocks: int
+    num_leases: int
+    num_sequences: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

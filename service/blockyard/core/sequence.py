@@ -5,7 +5,7 @@ from typing import Any
 
 from blockyard.core.extra_keys import event_extra_keys
 from blockyard.core.hash_chain import HashChain, Hasher
-from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import NO_TENANT, BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.kv_batch import StoredBlock
 
 
@@ -64,6 +64,8 @@ class Sequence:
     ``0 <= num_committed_tokens <= num_granted_tokens <= num_tokens`` holds between calls.
 
     Attributes:
+        tenant: Its lease's.
+        scope: The tenant that alone finds its blocks; `NO_TENANT` where all do.
         tables: One a group.
         num_tokens: Tokens that it had when its scheduler last spoke of it.
         num_prompt_tokens: Of these, its prompt's.
@@ -90,8 +92,10 @@ class Sequence:
         "num_granted_tokens",
         "num_prompt_tokens",
         "num_tokens",
+        "scope",
         "sequence_id",
         "tables",
+        "tenant",
         "token_ids",
     )
 
@@ -101,6 +105,8 @@ class Sequence:
         sequence_id: SequenceId,
         handle: SequenceHandle,
         lease_id: LeaseId,
+        tenant: TenantId,
+        scope: TenantId,
         num_tokens: int,
         num_prompt_tokens: int,
         num_encoder_tokens: int,
@@ -114,6 +120,8 @@ class Sequence:
         self.sequence_id = sequence_id
         self.handle = handle
         self.lease_id = lease_id
+        self.tenant = tenant
+        self.scope = scope
         self.tables: list[BlockTable] = [] if tables is None else tables
         self.num_tokens = num_tokens
         self.num_prompt_tokens = num_prompt_tokens
@@ -154,6 +162,7 @@ class Sequence:
             "sequence_id": self.sequence_id,
             "handle": self.handle,
             "lease_id": self.lease_id,
+            "scope": self.scope,
             "num_tokens": self.num_tokens,
             "num_prompt_tokens": self.num_prompt_tokens,
             "num_encoder_tokens": self.num_encoder_tokens,
@@ -166,12 +175,12 @@ class Sequence:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], hasher: Hasher | None) -> "Sequence":
-        """The sequence that ``state`` was taken from, sharing nothing with it that can change.
+    def from_state(cls, state: dict[str, Any], tenant: TenantId, hasher: Hasher | None) -> "Sequence":
+        """The sequence of ``tenant`` that ``state`` was taken from, sharing nothing with it that can change.
 
         ``hasher`` is the pool's; None where the pool cannot hash, and no sequence has a chain.
         """
-        rest = dict(state)
+        rest = {"scope": NO_TENANT, **state, "tenant": tenant}
         rest["tables"] = [
             BlockTable(**{**table, "block_ids": list(table["block_ids"])}) for table in state["tables"]
         ]

@@ -15,8 +15,7 @@ from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Content, ContentReader, Told
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
-from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId
+from blockyard.core.ids import BlockId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.prefix_lookup import Hit
@@ -56,7 +55,7 @@ class Sequences:
         )
         self._counters = counters
         self._hits = hits
-        self._by_id: dict[SequenceId, Sequence] = {}
+        self._by_id: dict[tuple[TenantId, SequenceId], Sequence] = {}
         self._contents = ContentReader(config)
         self.next_handle = 1
         self.num_groups = len(config.groups)
@@ -70,17 +69,11 @@ class Sequences:
     def __iter__(self) -> abc.Iterator[Sequence]:
         return iter(self._by_id.values())
 
-    def get(self, sequence_id: SequenceId) -> Sequence | None:
-        """The live sequence of this id."""
-        return self._by_id.get(sequence_id)
+    def get(self, tenant: TenantId, sequence_id: SequenceId) -> Sequence | None:
+        """The live sequence of this id that is the tenant's."""
+        return self._by_id.get((tenant, sequence_id))
 
-    def find(
-        self,
-        num_tokens: int,
-        block_hashes: abc.Sequence[BlockHash],
-        token_ids: abc.Sequence[int],
-        extras: Extras | None,
-    ) -> Hit:
+    def find(self, num_tokens: int, told: Told) -> Hit:
         """The longest cached prefix of ``num_tokens`` tokens. Changes nothing.
 
         Raises:
@@ -88,19 +81,21 @@ class Sequences:
         """
         if num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
-        block_hashes = block_hashes[: num_tokens // self._config.hash_block_size]
-        content = self._contents.hashed(None, num_tokens, Told(block_hashes, token_ids, extras=extras))
+        num_hashes = num_tokens // self._config.hash_block_size
+        told = told._replace(block_hashes=told.block_hashes[:num_hashes])
+        content = self._contents.hashed(None, num_tokens, told)
         return self._allocator.find(num_tokens, content.block_hashes)
 
     def check_content(self, sequence: Sequence, num_tokens: int, told: Told) -> Content:
         """What a call tells of ``sequence``, which has ``num_tokens``. Raises as `ContentReader.read`."""
         return self._contents.read(sequence, num_tokens, told)
 
-    def check_admission(self, admission: Admission, known: Sequence | None) -> Content:
+    def check_admission(self, admission: Admission, tenant: TenantId, known: Sequence | None) -> Content:
         """Refuse what no pool could grant.
 
         Args:
             admission: What is asked for.
+            tenant: Who asks.
             known: The sequence, if the lease holds it already.
 
         Returns:
@@ -118,22 +113,37 @@ class Sequences:
             raise InvalidRequest.of("num_prompt_tokens", "must be at least 1, or left out")
         if admission.num_encoder_tokens < 0:
             raise InvalidRequest.of("num_encoder_tokens", "must be at least 0")
-        told = Told(admission.block_hashes, admission.token_ids, admission.event_token_ids, admission.extras)
+        told = Told(
+            admission.block_hashes,
+            admission.token_ids,
+            admission.event_token_ids,
+            admission.extras,
+            tenant,
+            admission.tenant_only,
+        )
         return self._contents.read(known, admission.num_tokens, told)
 
-    def check_free_id(self, sequence_id: SequenceId) -> None:
-        """Refuse an id that no new sequence may have.
+    def check_free_id(self, tenant: TenantId, sequence_id: SequenceId) -> None:
+        """Refuse an id that no new sequence of ``tenant`` may have.
 
         Raises:
-            SequenceExistsElsewhere: A lease has a sequence of this id.
+            SequenceExistsElsewhere: One of its leases has a sequence of this id.
         """
-        if sequence_id in self._by_id:
+        if (tenant, sequence_id) in self._by_id:
             raise SequenceExistsElsewhere(
                 f"sequence {sequence_id!r} is another lease's: free it there, or use another id"
             )
 
-    def admit(self, lease: Lease, admission: Admission, content: Content) -> Sequence:
+    def admit(
+        self, lease: Lease, admission: Admission, content: Content, num_reserved_blocks: int
+    ) -> Sequence:
         """Begin a sequence that ``lease`` does not hold, after `check_admission`.
+
+        Args:
+            lease: Whose it will be.
+            admission: What is asked for.
+            content: What `check_admission` returned.
+            num_reserved_blocks: Free blocks to leave to those who wait.
 
         Returns:
             The sequence: what it has committed are the tokens of its hit, what else it was granted is new.
@@ -142,7 +152,8 @@ class Sequences:
             SequenceExistsElsewhere: Another lease holds its id.
             InsufficientBlocks: Nothing was given; the sequence does not exist.
         """
-        self.check_free_id(admission.sequence_id)
+        tenant = lease.tenant.name
+        self.check_free_id(tenant, admission.sequence_id)
         num_tokens = admission.num_tokens
         if admission.skip_prefix_cache:
             hit = self._allocator.no_hit()
@@ -153,6 +164,8 @@ class Sequences:
             sequence_id=admission.sequence_id,
             handle=SequenceHandle(self.next_handle),
             lease_id=lease.lease_id,
+            tenant=tenant,
+            scope=content.scope,
             num_tokens=num_tokens,
             num_prompt_tokens=num_tokens if num_prompt_tokens is None else num_prompt_tokens,
             num_encoder_tokens=admission.num_encoder_tokens,
@@ -169,6 +182,7 @@ class Sequences:
                 num_new_tokens=num_new,
                 num_lookahead_tokens=admission.num_lookahead_tokens,
                 must_fit_tokens=num_tokens if admission.full_sequence_must_fit else 0,
+                num_reserved_blocks=num_reserved_blocks,
             )
         except InsufficientBlocks:
             self._counters.num_refused_allocations += 1
@@ -322,7 +336,8 @@ class Sequences:
     def free(self, lease: Lease, sequence: Sequence) -> int:
         """End a sequence of ``lease``. Returns how many blocks became free."""
         del lease.sequences[sequence.sequence_id]
-        del self._by_id[sequence.sequence_id]
+        del self._by_id[sequence.tenant, sequence.sequence_id]
+        lease.tenant.num_sequences -= 1
         del lease.by_handle[sequence.handle]
         self._counters.num_freed_sequences += 1
         return self._allocator.free(sequence)
@@ -330,7 +345,8 @@ class Sequences:
     def register(self, lease: Lease, sequence: Sequence) -> None:
         """Make a sequence known by its id and handle, and to the lease that holds it."""
         lease.sequences[sequence.sequence_id] = sequence
-        self._by_id[sequence.sequence_id] = sequence
+        self._by_id[sequence.tenant, sequence.sequence_id] = sequence
+        lease.tenant.num_sequences += 1
         lease.by_handle[sequence.handle] = sequence
 
     def _check_num_tokens(self, num_tokens: int) -> None:
@@ -348,6 +364,7 @@ class Sequences:
         if content.block_hashes:
             sequence.block_hashes += content.block_hashes
         sequence.chain = content.chain
+        sequence.scope = content.scope
         if sequence.token_ids is not None:
             sequence.token_ids.extend(content.token_ids)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import config_from_state, config_to_state
 from blockyard.core.errors import InvalidRequest
+from blockyard.core.ids import NO_TENANT
 from blockyard.core.lease import Lease
-from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
 from blockyard.core.statistics import Counters, HitWindow
 from blockyard.core.workers import Workers
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Pool")
 
-SNAPSHOT_FORMAT = 3
+SNAPSHOT_FORMAT = 4
+_WITHOUT_TENANTS = 3
+"""The format before it, which is read as well."""
 
 
 def take_snapshot(pool: "Pool") -> dict[str, Any]:
@@ -37,7 +39,7 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "sequences": [
             sequence.to_state() for lease in pool.leases.values() for sequence in lease.sequences.values()
         ],
-        "replies": pool.replies.to_state(),
+        "tenants": pool.tenants.to_state(),
         "counters": pool.counters.to_state(),
         "hits": pool.hits.to_state(),
         "events": None if pool.events is None else pool.events.to_state(),
@@ -50,15 +52,18 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     Raises:
         InvalidRequest: The snapshot is of another format.
     """
-    if state["format"] != SNAPSHOT_FORMAT:
+    if state["format"] not in (_WITHOUT_TENANTS, SNAPSHOT_FORMAT):
         raise InvalidRequest.of(
             "format", f"this version reads format {SNAPSHOT_FORMAT}, not {state['format']}"
         )
+    tenants = state.get("tenants")
+    if tenants is None:
+        tenants = [{"name": NO_TENANT, "quota": {}, "replies": state["replies"]}]
     config = config_from_state(state["config"])
     pool = pool_class(config)
     pool.epoch = state["epoch"]
     pool.now_ms = state["now_ms"]
-    pool.replies = ReplyMemory.from_state(state["replies"], pool.replies.max_replies)
+    pool.tenants.load(tenants)
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
     pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms, config.num_ranks)
@@ -66,11 +71,14 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     if pool.events is not None:
         pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
-    leases = [Lease.from_state(lease) for lease in state["leases"]]
+    leases = [Lease.from_state(lease, pool.tenants) for lease in state["leases"]]
     pool.leases = {lease.lease_id: lease for lease in leases}
+    for lease in leases:
+        lease.tenant.num_leases += 1
     pool.next_expiry_ms = min((lease.expires_at_ms for lease in leases), default=None)
     hasher = config.hasher() if any(sequence["chain"] for sequence in state["sequences"]) else None
     for sequence_state in state["sequences"]:
-        sequence = Sequence.from_state(sequence_state, hasher)
-        pool.sequences.register(pool.leases[sequence.lease_id], sequence)
+        lease = pool.leases[sequence_state["lease_id"]]
+        pool.sequences.register(lease, Sequence.from_state(sequence_state, lease.tenant.name, hasher))
+    pool.charge_if_needed()
     return pool

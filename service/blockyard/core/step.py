@@ -160,7 +160,7 @@ class PlannedStep:
                     raise InvalidRequest.of(
                         "sequence_id", f"{sequence_id!r} is admitted already: extend it, or free it first"
                     )
-                contents.append(self._sequences.check_admission(admission, None))
+                contents.append(self._sequences.check_admission(admission, self._lease.tenant.name, None))
             except InvalidRequest as error:
                 raise error.inside(f"admit.{position}") from None
             named.add(sequence_id)
@@ -225,7 +225,7 @@ class PlannedStep:
 
     def _admit(self, admission: Admission, content: Content) -> Admitted | Refused:
         try:
-            sequence = self._sequences.admit(self._lease, admission, content)
+            sequence = self._sequences.admit(self._lease, admission, content, self._step.num_reserved_blocks)
         except (InsufficientBlocks, SequenceExistsElsewhere) as error:
             return Refused(code=error.code, detail=error.detail, **error.figures)
         num_cached_tokens = sequence.num_committed_tokens

@@ -1,0 +1,23 @@
+"""Hashes that are one tenant's: what others compute for the same tokens is none of them."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from blockyard.core.ids import NO_TENANT, BlockHash, TenantId
+
+_PERSON = b"blockyard.tenant"
+
+
+def tenant_hashes(block_hashes: Sequence[BlockHash], tenant: TenantId) -> Sequence[BlockHash]:
+    """``block_hashes`` as ``tenant`` alone has them; as they are for `NO_TENANT`.
+
+    Each is BLAKE2b of the hash, as long as it is (1 to 64 bytes), under the tenant's name as the key (1 to 64
+    bytes): whoever sends another tenant's hashes does not find its blocks.
+    """
+    if tenant == NO_TENANT:
+        return block_hashes
+    key = tenant.encode()
+    return [
+        blake2b(block_hash, digest_size=len(block_hash), key=key, person=_PERSON).digest()
+        for block_hash in block_hashes
+    ]
