@@ -21,6 +21,7 @@ from blockyard.core.commands import (
     ExpireLeases,
     Free,
     FreeBlocks,
+    PoolCommand,
     SetQuota,
 )
 from blockyard.core.config import GroupConfig, PoolConfig, Publish
@@ -29,6 +30,7 @@ from blockyard.core.ids import NO_TENANT, BlockHash, BlockId, LeaseId, SequenceI
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
 from blockyard.core.replies import Allocated, BlocksAllocated, LeasesExpired, Reply
+from core.allocator import outcome
 from core.tenant_ledger import LedgerLease, TenantLedger
 
 TENANTS = (TenantId("red"), TenantId("green"), TenantId("blue"), NO_TENANT)
@@ -306,16 +308,13 @@ class TenantMachine(RuleBasedStateMachine):
                 command = AllocateBlocks(
                     tenant=tenant, lease_id=LeaseId("trial"), num_blocks=num_due, num_reserved_blocks=100
                 )
-                assert isinstance(trial.apply(command, self.now_ms), BlocksAllocated)
+                assert isinstance(outcome(trial, command, self.now_ms), BlocksAllocated)
 
     # Helpers
 
-    def ask(self, command: object) -> Reply | BlockyardError:
-        """Its outcome; a lease that it renews has all the time of the machine."""
-        try:
-            return self.pool.apply(command, self.now_ms)  # type: ignore[arg-type]
-        except BlockyardError as error:
-            return error
+    def ask(self, command: PoolCommand) -> Reply | BlockyardError:
+        """Its outcome."""
+        return outcome(self.pool, command, self.now_ms)
 
     def pick_lease(self, pick: int) -> tuple[LeaseId, LedgerLease]:
         leases = list(self.ledger.leases.items())

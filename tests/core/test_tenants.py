@@ -1,6 +1,7 @@
 """Tenants in a pool: none sees, touches or starves another, and what is promised is kept."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -25,7 +26,7 @@ from blockyard.core.errors import InsufficientBlocks, InvalidRequest, QuotaExcee
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import NO_TENANT, BlockHash, LeaseId, SequenceId, TenantId, WorkerId
 from blockyard.core.pool import Pool
-from blockyard.core.quota import NO_QUOTA, Quota
+from blockyard.core.quota import Quota
 from blockyard.core.replies import Allocated, LeaseGranted
 from blockyard.core.tenant_hash import tenant_hashes
 from core.tenant_machine import TenantMachine
@@ -67,12 +68,16 @@ def test_guarantees_hold_and_books_add_up_whatever_tenants_do() -> None:
 class ForgetsWhatIsDue(Charges):
     """Gives away what is guaranteed to others."""
 
+    __slots__ = ()
+
     def num_available(self, num_free: int, num_kept: int) -> int:
         return max(num_free - num_kept, 0)
 
 
 class ChargesOneOfSeveral(Charges):
     """Blocks held in common are charged to whoever held them first."""
+
+    __slots__ = ()
 
     def touch(self, blocks: list[int], counts: Any) -> None:
         free = [block for block in blocks if block and self._owners[block] == 0]
@@ -82,8 +87,11 @@ class ChargesOneOfSeveral(Charges):
 class KnowsNoMaximum(Charges):
     """Gives without end."""
 
+    __slots__ = ()
+
     def require(self, num_blocks: int, num_free: int, **rest: int) -> None:
-        quota, self.acting.quota = self.acting.quota, NO_QUOTA
+        quota = self.acting.quota
+        self.acting.quota = replace(quota, max_blocks=None)
         try:
             super().require(num_blocks, num_free, **rest)
         finally:
