@@ -6,7 +6,13 @@ engine with continuous batching.
 
 from blockyard.client.async_client import AsyncClient, AsyncPool
 from blockyard.client.client import Client, Pool
-from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
+from blockyard.client.errors import (
+    ConnectionLost,
+    EventsRefused,
+    OtherRefusal,
+    UnexpectedReply,
+    may_have_been_done,
+)
 from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
@@ -90,6 +96,7 @@ __all__ = [
     "ConnectionLost",
     "DoubleFree",
     "EventsConfig",
+    "EventsRefused",
     "Eviction",
     "ExtraKeyForm",
     "Extras",

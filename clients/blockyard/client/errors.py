@@ -4,6 +4,7 @@ BlockyardError
 ├── (every error of blockyard.core.errors and blockyard.planning.errors, under its own class)
 ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
 │   └── NothingArrived                             the same, on a connection that had been kept for too long
+├── EventsRefused              events_refused      the event sockets do not let this follower in
 ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
 └── OtherRefusal               (the server's)      a refusal whose code this version does not know
 """
@@ -29,6 +30,16 @@ class ConnectionLost(BlockyardError):
 
 class NothingArrived(ConnectionLost):
     """The peer closed a kept connection before the first byte of a response: idle for too long."""
+
+
+class EventsRefused(BlockyardError):
+    """The event sockets do not let a follower in: its keys are not those that the server wants.
+
+    It is not tried again by itself: make another follower once the keys are right.
+    """
+
+    code = "events_refused"
+    title = "The event sockets do not let this follower in"
 
 
 class UnexpectedReply(BlockyardError):

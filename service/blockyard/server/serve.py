@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -105,11 +106,15 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
 def _event_sockets(settings: Settings) -> "EventSockets":
     """The sockets that ``settings`` ask for. Raises EventsUnavailable."""
     try:
-        from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
+        from blockyard.server.events.curve import Curve  # noqa: PLC0415 - an extra
+        from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415
     except ModuleNotFoundError as error:
         hint = "pip install 'blockyard[server,events]'"
         raise EventsUnavailable(f"--event-endpoint needs ZeroMQ: {hint}") from error
-    return EventSockets(settings.event_endpoint, settings.event_replay_endpoint)
+    curve = None
+    if settings.event_curve_key:
+        curve = Curve.read(Path(settings.event_curve_key), Path(settings.event_curve_clients))
+    return EventSockets(settings.event_endpoint, settings.event_replay_endpoint, curve)
 
 
 def _serve(

@@ -7,6 +7,7 @@ from these rules, and whoever makes `Settings` in another way is held to them to
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+from blockyard.server.events.endpoints import check_event_endpoint
 from blockyard.server.journal.sync import Sync
 from blockyard.server.logs import LEVELS
 
@@ -84,10 +85,17 @@ class Settings:
     snapshot_mib: int = setting(64, "The same after so many MiB of journal.", at_least=1)
     snapshot_interval_s: int = setting(600, "The same after so long, if there was any command.", at_least=1)
     event_endpoint: str = setting(
-        "", "ZeroMQ endpoint that KV events are published at, such as tcp://0.0.0.0:5557; empty: none."
+        "", "ZeroMQ endpoint that KV events are published at, such as tcp://127.0.0.1:5557; empty: none."
     )
     event_replay_endpoint: str = setting(
-        "", "ZeroMQ endpoint where missed events are asked for, such as tcp://0.0.0.0:5558; empty: none."
+        "", "ZeroMQ endpoint where missed events are asked for, such as tcp://127.0.0.1:5558; empty: none."
+    )
+    event_curve_key: str = setting(
+        "",
+        "File with the server's secret key for these endpoints, from blockyard curve-key; empty: none.",
+    )
+    event_curve_clients: str = setting(
+        "", "Directory of the public keys, *.key, of those who may follow events; goes with event_curve_key."
     )
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
@@ -103,6 +111,9 @@ class Settings:
     traces: bool = setting(
         False, "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing)."
     )
+    insecure: bool = setting(
+        False, "Listen beyond this machine without authentication, where all who can connect are trusted."
+    )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
 
@@ -116,3 +127,19 @@ class Settings:
             rule_of(known).check(known.name, getattr(self, known.name))
         if self.event_replay_endpoint and not self.event_endpoint:
             raise ValueError("event_replay_endpoint goes with event_endpoint, which is not given")
+        self._check_event_sockets()
+
+    def _check_event_sockets(self) -> None:
+        has_curve = bool(self.event_curve_key)
+        if has_curve != bool(self.event_curve_clients):
+            raise ValueError("event_curve_key and event_curve_clients go together, and one is not given")
+        if has_curve and not self.event_endpoint:
+            raise ValueError("event_curve_key goes with event_endpoint, which is not given")
+        for name in ("event_endpoint", "event_replay_endpoint"):
+            check_event_endpoint(
+                f"--{name.replace('_', '-')}",
+                getattr(self, name),
+                has_curve=has_curve,
+                has_tokens=False,
+                is_insecure=self.insecure,
+            )

@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "stats": Subcommand("stats", "Show a pool's figures."),
     "top": Subcommand("top.command", "Watch a server's pools, or one of them, in the terminal."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
+    "curve-key": Subcommand("curve_key", "Make a pair of keys for following events over ZeroMQ."),
     "journal": Subcommand("journal", "Print what a data directory has written down."),
 }
 
