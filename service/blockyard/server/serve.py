@@ -31,7 +31,7 @@ log = structlog.get_logger("blockyard.server")
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # nosec B104  # to be told from others
 
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
