@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -17,6 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
+from blockyard.server.access.authenticator import Authenticator
+from blockyard.server.access.principal import PRINCIPAL_KEY
+from blockyard.server.access.protection import protect
+from blockyard.server.access.token_file import TokenFile
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
 from blockyard.server.collector import no_collections
@@ -81,6 +86,9 @@ class Server:
         topic_address: Host and port for the topics of events; default: those of ``settings``.
         tracing: Traces its requests; None: nothing does.
 
+    Raises:
+        TokenFileError: The file of tokens cannot be read.
+
     Attributes:
         api: FastAPI's part, which holds all routes.
         pools: The pools that it owns; those of the journal, once it is ready.
@@ -101,7 +109,12 @@ class Server:
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
-        self.streams = Streams(settings.max_subscribers)
+        self._authenticator = Authenticator(
+            TokenFile(Path(settings.token_file)) if settings.token_file else None
+        )
+        self.streams = Streams(
+            settings.max_subscribers, lambda scope: self._authenticator.knows(scope[PRINCIPAL_KEY])
+        )
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._durable = durable
@@ -151,14 +164,20 @@ class Server:
             gate,
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
+            authenticator=self._authenticator,
             settled=settled if tracing is None else tracing.settled(self._pool_journal),
         )
         self.short_path: ShortPath | None = None
         if tracing is None:  # else each request is to have its span
             self.short_path = ShortPath(
-                handlers.hot(), gate, self._pool_journal, max_body_bytes=settings.max_body_bytes
+                handlers.hot(),
+                gate,
+                self._authenticator,
+                self._pool_journal,
+                max_body_bytes=settings.max_body_bytes,
             )
         self.api.include_router(self._watch_routes(handlers, clock, gate.figures))
+        protect(self.api)
         self._asgi = guard if tracing is None else tracing.around(guard)
 
     def _watch_routes(self, handlers: PoolCallHandlers, clock: Clock, figures: RequestFigures) -> APIRouter:
@@ -182,6 +201,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def _life(self, clock: Clock) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as ending:
+            await ending.enter_async_context(_running(self._authenticator.follow(self.streams.review)))
             await ending.enter_async_context(_running(self._start(clock, ending)))
             if self._durable is None:
                 await self.readiness.wait()

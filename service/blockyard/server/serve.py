@@ -14,6 +14,8 @@ import structlog
 import uvicorn
 
 from blockyard.server import logs
+from blockyard.server.access.exposure import warn_of_exposure
+from blockyard.server.access.tls import tls_context
 from blockyard.server.app import Server, create_app
 from blockyard.server.collector import young_collections
 from blockyard.server.durable import Durable
@@ -65,7 +67,8 @@ class _Server(uvicorn.Server):
     async def _announce(self) -> None:
         await self._app.readiness.wait()
         self._collecting.enter_context(young_collections())
-        url = f"http://{_address(self.servers[0].sockets[0])}"
+        scheme = "https" if self.config.is_ssl else "http"
+        url = f"{scheme}://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
 
@@ -93,8 +96,11 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
         JournalError: The data directory is another's, or cannot be read.
         EventsUnavailable: The sockets for events cannot be had.
         ModuleNotFoundError: Traces are to be sent, and the packages for it are not installed.
+        TokenFileError: The file of tokens cannot be read.
+        TlsError: A file for TLS cannot be used.
     """
     logs.configure(settings.log_level, settings.log_format)
+    warn_of_exposure(settings)
     _raise_file_limit()
     with contextlib.ExitStack() as ending:
         tracing = ending.enter_context(_tracing()) if settings.traces else None
@@ -143,8 +149,10 @@ def _serve(
         topic_address=_topic_address(sockets[0]),
         tracing=tracing,
     )
+    tls = tls_context(settings)
     config = uvicorn.Config(
         app,
+        ssl_context_factory=None if tls is None else lambda _, __: tls,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -70,6 +70,17 @@ class Settings:
 
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(8484, "Port to listen on; 0 takes a free one.", at_least=0, at_most=65_535)
+    token_file: str = setting(
+        "", "File of the tokens that callers need, as 'blockyard token' makes it; read again when it changes."
+    )
+    tls_cert: str = setting("", "Certificate chain of the server in PEM, with which it speaks HTTPS alone.")
+    tls_key: str = setting("", "Private key of the certificate, in PEM.")
+    tls_client_ca: str = setting(
+        "", "Authorities in PEM, one of which has to have signed each caller's certificate."
+    )
+    insecure: bool = setting(
+        False, "Let whoever reaches an address that is not loopback do everything, without a token."
+    )
     data_dir: str = setting(
         DEFAULT_DATA_DIR, "Directory of the journal and its snapshots, made if it is missing; one server's."
     )
@@ -125,6 +136,10 @@ class Settings:
         """
         for known in fields(self):
             rule_of(known).check(known.name, getattr(self, known.name))
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together, and one of them is not given")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls_client_ca goes with tls_cert and tls_key, which are not given")
         if self.event_replay_endpoint and not self.event_endpoint:
             raise ValueError("event_replay_endpoint goes with event_endpoint, which is not given")
         self._check_event_sockets()

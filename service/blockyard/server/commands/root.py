@@ -29,6 +29,7 @@ class Subcommand:
 
 SUBCOMMANDS = {
     "serve": Subcommand("serve", "Run a server."),
+    "token": Subcommand("token", "Make, list and revoke the tokens that a server's callers need."),
     "plan": Subcommand("plan.command", "Plan a model's KV cache: how much fits, and where it lies."),
     "replay": Subcommand("replay.command", "Replay a request trace, and see how much of it was cached."),
     "pools": Subcommand("pools", "List a server's pools."),
