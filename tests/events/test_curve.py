@@ -19,7 +19,7 @@ from events.publishing import cache, make_pool, mirrored, publishing_server, sto
 from server_process import run
 from waiting import wait_for
 
-NO_KEYS = {"has_curve": False, "has_tokens": False, "is_insecure": False}
+NO_KEYS = {"has_curve": False, "is_authenticating": False, "is_insecure": False}
 
 
 def is_refused(follower: ZmqFollower) -> str:
@@ -216,13 +216,15 @@ def test_where_other_machines_can_come_events_need_keys(endpoint: str) -> None:
 def test_where_any_process_can_come_events_need_keys_if_callers_need_tokens(endpoint: str) -> None:
     check_event_endpoint("--event-endpoint", endpoint, **NO_KEYS)
     with pytest.raises(ValueError, match="every process of this machine"):
-        check_event_endpoint("--event-endpoint", endpoint, **{**NO_KEYS, "has_tokens": True})
-    check_event_endpoint("--event-endpoint", endpoint, has_curve=True, has_tokens=True, is_insecure=False)
+        check_event_endpoint("--event-endpoint", endpoint, **{**NO_KEYS, "is_authenticating": True})
+    check_event_endpoint(
+        "--event-endpoint", endpoint, has_curve=True, is_authenticating=True, is_insecure=False
+    )
 
 
 @pytest.mark.parametrize("endpoint", ["", "ipc:///run/events", "ipc://events"])
 def test_a_file_guards_itself(endpoint: str) -> None:
-    check_event_endpoint("--event-endpoint", endpoint, **{**NO_KEYS, "has_tokens": True})
+    check_event_endpoint("--event-endpoint", endpoint, **{**NO_KEYS, "is_authenticating": True})
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,9 @@ def test_a_file_guards_itself(endpoint: str) -> None:
 )
 def test_what_keys_cannot_guard_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="neither at tcp:// nor at ipc://"):
-        check_event_endpoint("--event-endpoint", endpoint, has_curve=True, has_tokens=True, is_insecure=True)
+        check_event_endpoint(
+            "--event-endpoint", endpoint, has_curve=True, is_authenticating=True, is_insecure=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -240,6 +244,10 @@ def test_what_keys_cannot_guard_is_refused(endpoint: str) -> None:
         (
             ("--event-endpoint", "tcp://127.0.0.1:*", "--event-replay-endpoint", "tcp://0.0.0.0:*"),
             "--event-replay-endpoint tcp://0.0.0.0:* would tell",
+        ),
+        (
+            ("--event-endpoint", "tcp://127.0.0.1:*", "--token-file", "tokens.json"),
+            "every process of this machine",
         ),
         (("--event-endpoint", "ipc://x", "--event-curve-key", "x"), "go together"),
         (("--event-endpoint", "ipc://x", "--event-curve-clients", "x"), "go together"),

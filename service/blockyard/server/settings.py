@@ -79,7 +79,7 @@ class Settings:
         "", "Authorities in PEM, one of which has to have signed each caller's certificate."
     )
     insecure: bool = setting(
-        False, "Let whoever reaches an address that is not loopback do everything, without a token."
+        False, "Let whoever reaches an address that is not loopback do everything, without a token or a key."
     )
     data_dir: str = setting(
         DEFAULT_DATA_DIR, "Directory of the journal and its snapshots, made if it is missing; one server's."
@@ -122,9 +122,6 @@ class Settings:
     traces: bool = setting(
         False, "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing)."
     )
-    insecure: bool = setting(
-        False, "Listen beyond this machine without authentication, where all who can connect are trusted."
-    )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
 
@@ -155,6 +152,6 @@ class Settings:
                 f"--{name.replace('_', '-')}",
                 getattr(self, name),
                 has_curve=has_curve,
-                has_tokens=False,
+                is_authenticating=bool(self.token_file or self.tls_client_ca),
                 is_insecure=self.insecure,
             )

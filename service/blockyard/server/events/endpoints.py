@@ -1,8 +1,8 @@
 """Where events may be published without a key: only where nobody comes who may not read them.
 
 A file of ``ipc://`` has permissions. A loopback address has none, so that any process of this machine can
-follow there: that is refused where callers need tokens. At any other address it is whoever reaches this
-machine.
+follow there: that is refused where callers have to say who they are. At any other address it is whoever
+reaches this machine.
 """
 
 from ipaddress import ip_address
@@ -14,7 +14,7 @@ LOOPBACK_NAMES = ("localhost", "lo")
 
 
 def check_event_endpoint(
-    option: str, endpoint: str, *, has_curve: bool, has_tokens: bool, is_insecure: bool
+    option: str, endpoint: str, *, has_curve: bool, is_authenticating: bool, is_insecure: bool
 ) -> None:
     """Refuse to publish at ``endpoint`` where that would tell events to anyone.
 
@@ -22,8 +22,8 @@ def check_event_endpoint(
         option: Its name, for people.
         endpoint: As ZeroMQ takes it, such as ``tcp://0.0.0.0:5557``; empty for none.
         has_curve: Whether followers need a key that is listed.
-        has_tokens: Whether callers need a token.
-        is_insecure: Whether it was said that this is not wanted.
+        is_authenticating: Whether callers of the server need a token, or a certificate.
+        is_insecure: Whether it was said that whoever comes is trusted.
 
     Raises:
         ValueError: It would; the text says what to do.
@@ -41,9 +41,9 @@ def check_event_endpoint(
             f"{option} {endpoint} would tell events to whoever reaches this machine. "
             f"{ways}, or one at 127.0.0.1, or else --insecure"
         )
-    if has_tokens:
+    if is_authenticating:
         raise ValueError(
-            f"{option} {endpoint} would tell events to every process of this machine, token or not. "
+            f"{option} {endpoint} would tell events to every process of this machine, whoever runs it. "
             f"{ways}, or else --insecure"
         )
 
