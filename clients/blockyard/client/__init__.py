@@ -6,7 +6,13 @@ engine with continuous batching.
 
 from blockyard.client.async_client import AsyncClient, AsyncPool
 from blockyard.client.client import Client, Pool
-from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
+from blockyard.client.errors import (
+    ConnectionLost,
+    OtherRefusal,
+    TlsRefused,
+    UnexpectedReply,
+    may_have_been_done,
+)
 from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
@@ -15,6 +21,7 @@ from blockyard.client.reports import Hashed, PoolDescription, Registration, Work
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import Scheduled, StepResult
+from blockyard.client.tls import Tls, TlsFiles
 from blockyard.client.transport import (
     AsyncHttpxTransport,
     AsyncTransport,
@@ -151,6 +158,9 @@ __all__ = [
     "StepExtended",
     "StepResult",
     "Stepped",
+    "Tls",
+    "TlsFiles",
+    "TlsRefused",
     "Transport",
     "Unauthorized",
     "UnexpectedReply",
