@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import click
 
 from blockyard.client.client import Client
+from blockyard.client.delivery import origin_of
 from blockyard.client.errors import ConnectionLost
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.tls import TlsFiles
@@ -28,9 +29,13 @@ def connected(server: Reach, retries: RetryPolicy = NO_RETRY) -> Iterator[Client
         click.ClickException: The server refused or does not answer: status 1.
     """
     try:
-        client = Client(server.url, retries=retries, token=server.token, tls=tls_files(server))
+        origin_of(server.url)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--url'") from error
+    try:
+        client = Client(server.url, retries=retries, token=server.token, tls=tls_files(server))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     try:
         with client:
             yield client
