@@ -10,6 +10,7 @@ from blockyard.client.errors import (
     ConnectionLost,
     EventsRefused,
     OtherRefusal,
+    TlsRefused,
     UnexpectedReply,
     may_have_been_done,
 )
@@ -21,6 +22,7 @@ from blockyard.client.reports import Hashed, PoolDescription, Registration, Work
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import Scheduled, StepResult
+from blockyard.client.tls import Tls, TlsFiles
 from blockyard.client.transport import (
     AsyncHttpxTransport,
     AsyncTransport,
@@ -158,6 +160,9 @@ __all__ = [
     "StepExtended",
     "StepResult",
     "Stepped",
+    "Tls",
+    "TlsFiles",
+    "TlsRefused",
     "Transport",
     "Unauthorized",
     "UnexpectedReply",

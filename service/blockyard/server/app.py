@@ -72,6 +72,9 @@ and look up here; workers hold the tensors and only ever learn block ids.
 Errors are `application/problem+json` with a stable `code`, and have changed nothing. Block hashes are
 lower-case hex in JSON and raw bytes in msgpack. Block 0 is the null block: it stands in a block table where a
 block was dropped, and is never handed out.
+
+A server with tokens asks for one, `Authorization: Bearer byd_...`, with the scope that the operation names.
+`allocate` and `work` imply `read`, and `admin` implies all. A pool that the token is not for is not found.
 """
 
 
@@ -152,7 +155,9 @@ class Server:
         self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes(find_charts()))
-        self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
+        self.api.openapi = lambda: openapi.describe(  # type: ignore[method-assign]
+            self.api, has_tokens=bool(settings.token_file)
+        )
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
             readiness=self.readiness,

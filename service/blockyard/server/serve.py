@@ -8,7 +8,7 @@ import signal
 import socket
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
@@ -61,8 +61,23 @@ class _Server(uvicorn.Server):
             cycle = getattr(connection, "cycle", None)
             if cycle is not None and streams.has(cycle.scope):
                 connection.transport.abort()  # it does not read, and its end cannot be sent
+        ending = asyncio.create_task(self._end_tls())
         await super().shutdown(sockets=sockets)
+        ending.cancel()
         self._collecting.close()
+
+    async def _end_tls(self) -> None:
+        """Break off connections that have nothing to send, and whose peers do not answer the end of TLS.
+
+        Idle ones do not read: each would be waited for half a minute.
+        """
+        before: set[Any] = set()
+        while True:
+            await asyncio.sleep(LAST_ANSWERS_S)
+            closing = {each for each in self.server_state.connections if _is_closing_tls(each.transport)}
+            for connection in closing & before:
+                connection.transport.abort()
+            before = closing
 
     async def _announce(self) -> None:
         await self._app.readiness.wait()
@@ -71,6 +86,11 @@ class _Server(uvicorn.Server):
         url = f"{scheme}://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
+
+
+def _is_closing_tls(transport: asyncio.Transport) -> bool:
+    is_tls = transport.get_extra_info("sslcontext") is not None
+    return is_tls and transport.is_closing() and not transport.get_write_buffer_size()
 
 
 def _topic_address(listening: socket.socket) -> str:

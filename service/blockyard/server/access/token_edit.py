@@ -63,7 +63,7 @@ def _replace(path: Path, document: TokenDocument) -> None:
 
 
 def _give(descriptor: int, path: Path) -> None:
-    """Give a file to the owner of the one at ``path``, where we may: a server's user, say, when root edits."""
+    """Give a file to the owner of the one at ``path``, where we may: root edits for a server's user."""
     owner = path.stat()
     with contextlib.suppress(PermissionError):
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
