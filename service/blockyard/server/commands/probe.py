@@ -18,7 +18,8 @@ def main() -> int:
     has_tls = bool(os.environ.get("BLOCKYARD_TLS_CERT"))
     url = f"{'https' if has_tls else 'http'}://127.0.0.1:{port}/readyz"
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=_tls() if has_tls else None):  # noqa: S310 - ours
+        tls = _tls() if has_tls else None
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=tls):  # noqa: S310  # nosec B310  # our own
             return 0
     except (OSError, urllib.error.URLError) as error:
         sys.stderr.write(f"{url}: {error}\n")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 DEFAULT_URL = "http://127.0.0.1:8484"
-TOKEN_VARIABLE = "BLOCKYARD_TOKEN"  # noqa: S105 - its name
+TOKEN_VARIABLE = "BLOCKYARD_TOKEN"  # noqa: S105  # nosec B105  # its name
 
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
