@@ -100,6 +100,38 @@ def test_a_token_survives_a_reload_and_is_forgotten_when_that_is_asked_for(
         assert set(visit.complaints) == {REFUSED}
 
 
+def test_a_browser_that_keeps_nothing_asks_again_when_the_page_is_loaded_anew(
+    browser: Browser, tmp_path: Path
+) -> None:
+    denied = "Object.defineProperty(window, 'sessionStorage', {get() { throw new DOMException(); }})"
+    with (
+        guarded_server(tmp_path / "tokens.json") as (server, admin),
+        visiting(browser, server.url + "/dashboard") as visit,
+    ):
+        visit.page.add_init_script(denied)
+        visit.page.reload()
+        expect_asking(visit.page)
+        give(visit.page, admin)
+        expect_pools(visit.page)
+        visit.page.reload()
+        expect_asking(visit.page)
+
+
+def test_a_server_that_is_gone_is_told_from_a_wrong_token(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    with guarded_server(file) as (server, admin), visiting(browser, server.url + "/dashboard") as visit:
+        expect_asking(visit.page)
+        server.stop()
+        give(visit.page, admin)
+        expect(visit.page.locator("#failure")).to_contain_text("The server cannot be reached.")
+        expect(visit.page.locator("#token-wrong")).to_be_empty()
+        with running_server("--port", str(server.port), "--token-file", str(file)) as successor:
+            body = {"num_blocks": 11, "block_size": 16}
+            bearer = f"Bearer {admin}"
+            assert successor.call("PUT", "/v1/pools/secret", body, Authorization=bearer)[0] == 201
+            expect_pools(visit.page)  # by itself, with the token that was given
+
+
 def test_a_tenants_token_is_told_that_it_is_not_enough(browser: Browser, tmp_path: Path) -> None:
     tenants = add_token(tmp_path / "tokens.json", "--tenant", "acme", "--scope", "allocate")
     with (

@@ -3,7 +3,17 @@
 const KEY = "blockyard-token";
 const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
 
-let token = sessionStorage.getItem(KEY);
+const storage = openStorage();
+let token = storage?.getItem(KEY) ?? null;
+
+/** Null in a browser that is told to let pages keep nothing: a token then lasts until the page is loaded anew. */
+function openStorage() {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+}
 
 export const hasToken = () => token !== null;
 
@@ -18,10 +28,10 @@ export function tryToken(text) {
 
 /** The token is right: a page that is loaded anew need not ask for it. */
 export function keepToken() {
-  if (token !== null) sessionStorage.setItem(KEY, token);
+  if (token !== null) storage?.setItem(KEY, token);
 }
 
 export function forgetToken() {
   token = null;
-  sessionStorage.removeItem(KEY);
+  storage?.removeItem(KEY);
 }
