@@ -75,11 +75,11 @@ class Authenticator:
         known = self._known.get(principal.token_id.encode())
         return known is not None and known.principal is principal
 
-    async def follow(self, on_change: Callable[[], None]) -> None:
+    async def follow(self, on_change: Callable[[], None], every_s: float = LOOK_S) -> None:
         """Look at the file for ever, take in what it becomes, and call ``on_change`` after each time."""
         file = self._file
         while file is not None:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(every_s)
             try:
                 found = await asyncio.to_thread(self._look, file)
             except TokenFileError as error:

@@ -44,7 +44,7 @@ def warn_of_exposure(settings: Settings) -> None:
 def is_loopback(host: str) -> bool:
     """Whether no other machine reaches ``host``; also where it names no address at all."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
         return True  # it cannot be listened on
     return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
