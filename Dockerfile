@@ -1,6 +1,9 @@
 # The server, and nothing that builds it.
 #   docker build -t blockyard .
-#   docker run --rm -p 127.0.0.1:8484:8484 -v blockyard:/var/lib/blockyard blockyard
+#   docker run --rm -p 127.0.0.1:8484:8484 -v blockyard:/var/lib/blockyard \
+#       -v "$PWD/tokens:/etc/blockyard:ro" -e BLOCKYARD_TOKEN_FILE=/etc/blockyard/tokens.json blockyard
+# Who may do what stands in the token file, see deploy/README.md; the server does not start without, unless it has
+# BLOCKYARD_TLS_CLIENT_CA, or is told BLOCKYARD_INSECURE=1.
 
 FROM python:3.13.7-slim-bookworm AS build
 # Add tracing for what --traces needs.
@@ -29,8 +32,7 @@ VOLUME /var/lib/blockyard
 USER 10001
 EXPOSE 8484
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f\"http://127.0.0.1:{os.environ.get('BLOCKYARD_PORT', 8484)}/readyz\", timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["python", "-m", "blockyard.server.commands.probe"]
 ENTRYPOINT ["blockyard"]
-# A container's own address; whoever publishes the port decides who reaches it. See SECURITY.md.
+# A container's own address; whoever publishes the port decides who reaches it, and tokens who may do what.
 CMD ["serve", "--host", "0.0.0.0"]

@@ -89,9 +89,18 @@ def running_server(*options: str, **variables: str) -> Iterator[ServerProcess]:
     It has a data directory of its own, unless told otherwise. What it logs goes to our standard error, which
     pytest shows where a test fails.
     """
+    with logging_server(None, *options, **variables) as server:
+        yield server
+
+
+@contextmanager
+def logging_server(stderr: int | None, /, *options: str, **variables: str) -> Iterator[ServerProcess]:
+    """As `running_server`; what it logs goes to the file descriptor ``stderr``."""
     with (
         TemporaryDirectory(prefix="blockyard-") as folder,
-        start(*("serve", "--port", "0", "--data-dir", folder, *options), stderr=None, **variables) as process,
+        start(
+            *("serve", "--port", "0", "--data-dir", folder, *options), stderr=stderr, **variables
+        ) as process,
     ):
         try:
             line = first_line(require(process.stdout))

@@ -17,6 +17,7 @@ from blockyard.server.settings import Settings
 from server_process import environment, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
 FOUNDATIONS = {"cbor2", "librt", "mypy_extensions", "xxhash"}
 """Hashing, and vectors of integers."""
 
@@ -150,6 +151,21 @@ def test_readme_and_ci_run_the_same_tests() -> None:
     command = r"\bpython -m pytest -n auto --dist loadfile"
     assert re.search(rf"{command}$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert re.search(rf"^{command} \| tee ", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+
+
+def test_whatever_bandit_is_to_pass_over_has_a_reason() -> None:
+    exceptions = [
+        line[line.index("# nosec") :]
+        for root in ("service", "clients")
+        for source in (ROOT / root).rglob("*.py")
+        for line in source.read_text().splitlines()
+        if "# nosec" in line
+    ]
+    assert exceptions
+    assert [each for each in exceptions if not re.fullmatch(r"# nosec (B\d{3},? ?)+  # \w.+", each)] == []
+    skips = re.search(r"^\[tool\.bandit\]\nskips = \[(.*)\] # \w.+\n\n", PYPROJECT, re.MULTILINE)
+    assert skips
+    assert skips.group(1) == '"B101"'
 
 
 def test_the_image_serves_and_its_health_check_tells_whether_it_does() -> None:

@@ -1,12 +1,15 @@
 """Every error code is reached, has the status and the figures of the contract, and changes nothing."""
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from access.token_files import add_token
 from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.errors import ERRORS
 from blockyard.planning.errors import PLAN_ERRORS
@@ -18,6 +21,23 @@ def provoke_invalid_request(api: TestClient) -> Response:
 
 def provoke_pool_not_found(api: TestClient) -> Response:
     return api.get("/v1/pools/nobody/stats")
+
+
+def with_token(scope: str, path: str, **bearing: str) -> Response:
+    """``path``, asked at a server whose file has a token of this scope."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "tokens.json"
+        token = add_token(file, scope)
+        with make_api(token_file=str(file)) as api:
+            return api.delete(path, headers=bearing or {"Authorization": f"Bearer {token}"})
+
+
+def provoke_unauthorized(_: TestClient) -> Response:
+    return with_token("admin", "/v1/pools/pool", Authorization="Bearer byd_00_00")
+
+
+def provoke_forbidden(_: TestClient) -> Response:
+    return with_token("read", "/v1/pools/pool")
 
 
 def provoke_sequence_not_found(api: TestClient) -> Response:
@@ -163,6 +183,8 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "double_free": (provoke_double_free, 409, {"block_ids": [1]}),
     "stale_epoch": (provoke_stale_epoch, 409, {"epoch": 1}),
     "lease_expired": (provoke_lease_expired, 410, {}),
+    "unauthorized": (provoke_unauthorized, 401, {}),
+    "forbidden": (provoke_forbidden, 403, {}),
     "body_too_large": (provoke_body_too_large, 413, {"max_body_bytes": MAX_BODY_BYTES}),
     "overloaded": (provoke_overloaded, 503, {"retry_after_ms": 100}),
     "not_ready": (provoke_not_ready, 503, {"retry_after_ms": 100}),

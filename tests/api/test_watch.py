@@ -15,6 +15,7 @@ from blockyard.core.commands import CreateLease
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import NotReady
 from blockyard.core.ids import LeaseId
+from blockyard.server.access.principal import ANYONE
 from blockyard.server.clock import Clock
 from blockyard.server.events.hub import EventHub
 from blockyard.server.holders import MAX_HOLDERS, Holders
@@ -174,7 +175,7 @@ class Watching:
         groups = [GroupConfig(kind="full_attention", block_size=16)]
         self.pools.create("pool", PoolConfig.of(num_blocks=10, groups=groups))
         self.feed = WatchFeed(
-            Asked(part="", offset=0, limit=50, chosen="pool"),
+            Asked(part="", offset=0, limit=50, chosen="pool", principal=ANYONE),
             Watched(
                 pools=self.pools,
                 clock=Clock(),

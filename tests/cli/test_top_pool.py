@@ -11,6 +11,7 @@ from blockyard.client import Client
 from blockyard.client.lease import Lease
 from blockyard.core.block_map import BlockMap, LegendEntry, State
 from blockyard.core.errors import PoolNotFound
+from blockyard.server.commands.reach import Reach
 from blockyard.server.commands.top.frames import Look, frames
 from blockyard.server.commands.top.pool_map import MAX_LINES, PoolMap, run_states
 from blockyard.server.commands.top.pool_view import pool_view
@@ -30,7 +31,7 @@ def shown(what: RenderableType, width: int, encoding: str = "utf-8") -> list[str
 
 
 def seen(url: str, pool: str) -> SeenPool:
-    with PoolWatch(url, pool) as watch:
+    with PoolWatch(Reach(url=url), pool) as watch:
         return watch.look()
 
 
@@ -89,7 +90,7 @@ def test_top_shows_how_long_calls_took_between_its_looks(url: str) -> None:
     with (
         Client(url) as client,
         client.pool("timed").lease("test", 60_000) as lease,
-        PoolWatch(url, "timed") as watch,
+        PoolWatch(Reach(url=url), "timed") as watch,
     ):
         watch.look()
         lease.allocate("one", 20)
@@ -162,7 +163,7 @@ def test_no_holder_steers_what_reads_the_output(url: str) -> None:
 def test_top_waits_for_the_server_of_a_pool_until_it_is_back(tmp_path: Path) -> None:
     with running_server("--data-dir", str(tmp_path)) as server:
         make_pool(server.url, "kept")
-        watch = PoolWatch(server.url, "kept")
+        watch = PoolWatch(Reach(url=server.url), "kept")
         looks = view_frames(watch, server.url)
         next(looks)
         server.stop()
@@ -175,7 +176,7 @@ def test_top_waits_for_the_server_of_a_pool_until_it_is_back(tmp_path: Path) -> 
 
 def test_top_ends_when_its_pool_is_deleted(url: str) -> None:
     make_pool(url, "deleted")
-    with Client(url) as client, PoolWatch(url, "deleted") as watch:
+    with Client(url) as client, PoolWatch(Reach(url=url), "deleted") as watch:
         looks = view_frames(watch, url)
         next(looks)
         client.pool("deleted").delete()

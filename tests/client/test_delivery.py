@@ -42,7 +42,7 @@ def surroundings(times_s: Iterator[float] | None = None) -> Surroundings:
         now_s=lambda: next(times_s),
         draw=lambda: 1.0,
         new_key=lambda: f"key-{next(KEYS)}",
-        trace=lambda: {"traceparent": f"of-{next(TRACES)}"},
+        headers=lambda: {"traceparent": f"of-{next(TRACES)}"},
     )
 
 

@@ -246,14 +246,16 @@ def test_a_forked_child_never_uses_its_parents_lock_or_connections(server_url: s
     ("url", "environment", "is_lean"),
     [
         ("http://server:1", {}, True),
-        ("https://server:1", {}, False),
+        ("https://server:1", {}, True),
+        ("https://server:1", {"https_proxy": "http://proxy:3128"}, False),
+        ("https://server:1", {"http_proxy": "http://proxy:3128"}, True),
         ("http://server:1", {"http_proxy": "http://proxy:3128"}, False),
         ("http://server:1", {"all_proxy": "http://proxy:3128"}, False),
         ("http://server:1", {"https_proxy": "http://proxy:3128"}, True),
         ("http://server:1", {"http_proxy": "http://proxy:3128", "no_proxy": "server"}, True),
     ],
 )
-def test_the_lean_way_is_taken_without_encryption_and_proxy(
+def test_the_lean_way_is_taken_without_a_proxy(
     monkeypatch: pytest.MonkeyPatch, url: str, environment: dict[str, str], is_lean: bool
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):

@@ -280,7 +280,7 @@ def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
 
 def key_of(call: Call[Any]) -> str | None:
     """The key that the call is sent under, as its headers have it."""
-    world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.0, new_key=lambda: "key", trace=dict)
+    world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.0, new_key=lambda: "key", headers=dict)
     request = Delivery(call, "http://home:1", NO_RETRY, world).request
     return request.headers.get("Idempotency-Key")
 

@@ -6,7 +6,14 @@ engine with continuous batching.
 
 from blockyard.client.async_client import AsyncClient, AsyncPool
 from blockyard.client.client import Client, Pool
-from blockyard.client.errors import ConnectionLost, OtherRefusal, UnexpectedReply, may_have_been_done
+from blockyard.client.errors import (
+    ConnectionLost,
+    EventsRefused,
+    OtherRefusal,
+    TlsRefused,
+    UnexpectedReply,
+    may_have_been_done,
+)
 from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
@@ -15,6 +22,7 @@ from blockyard.client.reports import Hashed, PoolDescription, Registration, Work
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import Scheduled, StepResult
+from blockyard.client.tls import Tls, TlsFiles
 from blockyard.client.transport import (
     AsyncHttpxTransport,
     AsyncTransport,
@@ -29,6 +37,7 @@ from blockyard.core.errors import (
     BlockyardError,
     BodyTooLarge,
     DoubleFree,
+    Forbidden,
     InsufficientBlocks,
     InvalidRequest,
     LeaseExpired,
@@ -42,6 +51,7 @@ from blockyard.core.errors import (
     SequenceExistsElsewhere,
     SequenceNotFound,
     StaleEpoch,
+    Unauthorized,
     WorkerNotFound,
     WorkerReplaced,
 )
@@ -90,9 +100,11 @@ __all__ = [
     "ConnectionLost",
     "DoubleFree",
     "EventsConfig",
+    "EventsRefused",
     "Eviction",
     "ExtraKeyForm",
     "Extras",
+    "Forbidden",
     "Form",
     "Found",
     "Freed",
@@ -148,7 +160,11 @@ __all__ = [
     "StepExtended",
     "StepResult",
     "Stepped",
+    "Tls",
+    "TlsFiles",
+    "TlsRefused",
     "Transport",
+    "Unauthorized",
     "UnexpectedReply",
     "WorkerNotFound",
     "WorkerNoted",

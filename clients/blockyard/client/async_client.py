@@ -6,10 +6,13 @@ async with AsyncClient("http://127.0.0.1:8484") as client:
         await lease.allocate("request-1", 100)
 """
 
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
+
+import httpx
 
 from blockyard.client.async_lean import AsyncLeanTransport
 from blockyard.client.call import Call
@@ -23,6 +26,7 @@ from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.sender import AsyncSender
+from blockyard.client.tls import Tls, context_for
 from blockyard.client.transport import AsyncHttpxTransport, AsyncTransport
 from blockyard.client.wire import Form
 from blockyard.core.hash_chain import Hasher
@@ -113,14 +117,16 @@ class AsyncClient:
     """A client of one server, for one event loop.
 
     Args:
-        url: ``http://host:port``.
+        url: ``http://host:port``, or ``https://``.
         timeout_s: Of one try of a call.
         retries: How often a call is tried.
         transport: As `Client`'s: ``lean``, ``httpx``, or an object, closed with the client.
         form: Of bodies on the hot routes.
+        token: Shown with every request to the server of ``url``, and to no other: no redirect is followed.
+        tls: Whom to trust, and what to show of oneself; default: what httpx trusts.
 
     Raises:
-        ValueError: ``url`` is not a server's, or the transport cannot reach it.
+        ValueError: ``url`` is not a server's, ``token`` cannot be one, or ``tls`` cannot be used for it.
     """
 
     def __init__(
@@ -131,12 +137,16 @@ class AsyncClient:
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
         transport: Literal["lean", "httpx"] | AsyncTransport | None = None,
         form: Form = Form.MSGPACK,
+        token: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._calls = ServerCalls(form)
         origin = origin_of(url)
         if transport is None or isinstance(transport, str):
-            transport = AsyncLeanTransport() if goes_lean(origin, transport) else AsyncHttpxTransport()
-        self._sender = AsyncSender(transport, origin, retries, timeout_s)
+            transport = _transport(origin, transport, context_for(origin, tls))
+        elif tls is not None:
+            raise ValueError("tls goes with a transport of the client's own: give it to yours")
+        self._sender = AsyncSender(transport, origin, retries, timeout_s, token)
 
     health = awaitable(ServerCalls.health)
     ready = awaitable(ServerCalls.ready)
@@ -189,3 +199,14 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _transport(
+    origin: str, wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None
+) -> AsyncTransport:
+    """What carries requests to ``origin``."""
+    if goes_lean(origin, wanted):
+        return AsyncLeanTransport(tls)
+    if tls is None:
+        return AsyncHttpxTransport()
+    return AsyncHttpxTransport(httpx.AsyncClient(verify=tls))

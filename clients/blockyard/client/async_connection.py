@@ -3,12 +3,14 @@
 import asyncio
 import select
 import socket
+import ssl
 import time
 from typing import cast
 
-from blockyard.client.connection import authority_of
-from blockyard.client.errors import ConnectionLost, UnexpectedReply
+from blockyard.client.connection import authority_of, lost
+from blockyard.client.errors import ConnectionLost, TlsRefused, UnexpectedReply
 from blockyard.client.http1 import MAX_BODY_BYTES, ResponseReader
+from blockyard.client.tls import is_refusal
 from blockyard.client.wire import Response
 from blockyard.core.errors import BlockyardError
 
@@ -105,7 +107,10 @@ class AsyncConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Of asyncio."""
         self._transport = None
-        self._fail(self._reader.closed(self.authority, exc or "end of stream"))
+        if exc is None:
+            self._fail(self._reader.closed(self.authority, "end of stream"))
+        else:
+            self._fail(lost(self._reader, self.authority, exc))
         if not self._lost.done():
             self._lost.set_result(None)
         self.close()
@@ -134,18 +139,23 @@ class AsyncConnection(asyncio.Protocol):
             self._fail(TimeoutError())
 
 
-async def connect(host: str, port: int, deadline_s: float, *, max_body_bytes: int) -> AsyncConnection:
+async def connect(
+    host: str, port: int, deadline_s: float, *, tls: ssl.SSLContext | None, max_body_bytes: int
+) -> AsyncConnection:
     """A connection to ``host``. All addresses of a name are tried, each for its share of the time.
 
     Args:
         host: Name or address.
         port: 1 to 65535.
         deadline_s: Until when, as `time.monotonic` counts.
+        tls: To speak it; None for plain HTTP.
         max_body_bytes: Longer responses are refused.
 
     Raises:
         ConnectionLost: Nobody answers there.
+        TlsRefused: Either side does not trust the other.
     """
+    name = None if tls is None else host
     loop = asyncio.get_running_loop()
 
     def made() -> AsyncConnection:
@@ -161,8 +171,13 @@ async def connect(host: str, port: int, deadline_s: float, *, max_body_bytes: in
                 break
             try:
                 async with asyncio.timeout(left_s / (len(found) - num_tried)):
-                    return (await loop.create_connection(made, str(address[0]), port))[1]
+                    opening = loop.create_connection(
+                        made, str(address[0]), port, ssl=tls, server_hostname=name
+                    )
+                    return (await opening)[1]
             except OSError as error:
+                if is_refusal(error):
+                    raise TlsRefused(f"no TLS with {host}: {error}") from error
                 why = error
     except OSError as error:
         why = error

@@ -1,6 +1,7 @@
 """The lean transport for event loops: `blockyard.client.lean` with ``await``."""
 
 import asyncio
+import ssl
 import time
 from dataclasses import dataclass, field
 
@@ -37,16 +38,18 @@ class AsyncLeanTransport:
     """An AsyncTransport of own sockets. On another event loop, as after a fork, it opens connections anew.
 
     Args:
+        tls: As for `LeanTransport`.
         max_body_bytes: Longer responses are refused.
     """
 
-    def __init__(self, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self._tls = tls
         self._max_body_bytes = max_body_bytes
         self._is_closed = False
         self._connections: _Connections | None = None
 
     async def send(self, request: Request, timeout_s: float) -> Response:
-        """As `AsyncTransport.send`; also raises ValueError where the origin is not plain HTTP."""
+        """As `AsyncTransport.send`; also raises ValueError as `LeanTransport.send` does."""
         deadline_s = time.monotonic() + timeout_s
         ours = self._of_this_loop()
         try:
@@ -88,8 +91,8 @@ class AsyncLeanTransport:
         self._check_open()
         connection = ours.take(request.origin)
         if connection is None:
-            host, port = lean_address(request.origin)
-            connection = await connect(host, port, deadline_s, max_body_bytes=self._max_body_bytes)
+            host, port, tls = lean_address(request.origin, self._tls)
+            connection = await connect(host, port, deadline_s, tls=tls, max_body_bytes=self._max_body_bytes)
         try:
             response = await connection.exchange(write_request(request, connection.authority), deadline_s)
         except BaseException:

@@ -35,9 +35,9 @@ class Call(NamedTuple, Generic[T]):
     if_gone: tuple[type[BlockyardError], T] | None = None
     unreachable: T | None = None
 
-    def request(self, origin: str, key: str | None, trace: Mapping[str, str]) -> Request:
-        """The request at ``origin``, under the idempotency key ``key``, with the headers ``trace``."""
-        headers: dict[str, str] = {"Accept": self.form, **trace}
+    def request(self, origin: str, key: str | None, caller: Mapping[str, str]) -> Request:
+        """The request at ``origin``, under the idempotency key ``key``, with the headers ``caller``."""
+        headers: dict[str, str] = {"Accept": self.form, **caller}
         if self.body:
             headers["Content-Type"] = self.form
         if key is not None:

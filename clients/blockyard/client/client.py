@@ -6,9 +6,12 @@ with Client("http://127.0.0.1:8484") as client:
         lease.allocate("request-1", 100)
 """
 
+import ssl
 import time
 from types import TracebackType
 from typing import Literal, Self, TypeVar, Unpack
+
+import httpx
 
 from blockyard.client.call import Call
 from blockyard.client.delivery import origin_of
@@ -21,6 +24,7 @@ from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
 from blockyard.client.sender import Sender
+from blockyard.client.tls import Tls, context_for
 from blockyard.client.transport import HttpxTransport, Transport
 from blockyard.client.wire import Form
 from blockyard.core.hash_chain import Hasher
@@ -90,15 +94,17 @@ class Client:
     """A client of one server. Thread-safe.
 
     Args:
-        url: ``http://host:port``.
+        url: ``http://host:port``, or ``https://``.
         timeout_s: Of one try of a call.
         retries: How often a call is tried. `Client.health` and `Client.ready` try once.
-        transport: ``lean``: own plain-HTTP connections, the fast way, and the default where it can go: for
-            ``http://`` without a proxy. ``httpx``: all that httpx does. Or an object, closed with the client.
+        transport: ``lean``: connections of its own, the fast way, and the default where there is no proxy.
+            ``httpx``: all that httpx does. Or an object, closed with the client.
         form: Of bodies on the hot routes.
+        token: Shown with every request to the server of ``url``, and to no other: no redirect is followed.
+        tls: Whom to trust, and what to show of oneself; default: what httpx trusts.
 
     Raises:
-        ValueError: ``url`` is not a server's, or the transport cannot reach it.
+        ValueError: ``url`` is not a server's, ``token`` cannot be one, or ``tls`` cannot be used for it.
     """
 
     def __init__(
@@ -109,12 +115,16 @@ class Client:
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
         transport: Literal["lean", "httpx"] | Transport | None = None,
         form: Form = Form.MSGPACK,
+        token: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._calls = ServerCalls(form)
         origin = origin_of(url)
         if transport is None or isinstance(transport, str):
-            transport = LeanTransport() if goes_lean(origin, transport) else HttpxTransport()
-        self._sender = Sender(transport, origin, retries, timeout_s)
+            transport = _transport(origin, transport, context_for(origin, tls))
+        elif tls is not None:
+            raise ValueError("tls goes with a transport of the client's own: give it to yours")
+        self._sender = Sender(transport, origin, retries, timeout_s, token)
 
     health = blocking(ServerCalls.health)
     ready = blocking(ServerCalls.ready)
@@ -167,3 +177,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _transport(origin: str, wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None) -> Transport:
+    """What carries requests to ``origin``."""
+    if goes_lean(origin, wanted):
+        return LeanTransport(tls)
+    if tls is None:
+        return HttpxTransport()
+    return HttpxTransport(httpx.Client(verify=tls))

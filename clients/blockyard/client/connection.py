@@ -2,10 +2,12 @@
 
 import select
 import socket
+import ssl
 import time
 
-from blockyard.client.errors import ConnectionLost
+from blockyard.client.errors import ConnectionLost, TlsRefused
 from blockyard.client.http1 import MAX_BODY_BYTES, ResponseReader
+from blockyard.client.tls import is_refusal
 from blockyard.client.wire import Response
 
 _RECEIVE_BYTES = 65_536
@@ -20,6 +22,7 @@ class Connection:
         host: Name or address. All addresses of a name are tried, each for its share of the time.
         port: 1 to 65535.
         deadline_s: Until when to connect, as `time.monotonic` counts. Looking up a name takes what it takes.
+        tls: To speak it; None for plain HTTP.
         max_body_bytes: Longer responses are refused.
 
     Attributes:
@@ -27,15 +30,24 @@ class Connection:
 
     Raises:
         ConnectionLost: Nobody answers there.
+        TlsRefused: Either side does not trust the other.
     """
 
     __slots__ = ("_poll", "_reader", "_socket", "_wait_s", "authority")
 
     def __init__(
-        self, host: str, port: int, deadline_s: float, *, max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        host: str,
+        port: int,
+        deadline_s: float,
+        *,
+        tls: ssl.SSLContext | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self._socket = _connect(host, port, deadline_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = _secured(self._socket, tls, host, deadline_s)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._reader = ResponseReader(max_body_bytes)
@@ -53,6 +65,8 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the peer has closed, or sent what nobody asked for, while the connection was idle."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         return bool(self._poll.poll(0))
 
     def exchange(self, request: bytes, deadline_s: float) -> Response:
@@ -68,6 +82,7 @@ class Connection:
         Raises:
             NothingArrived: The peer closed before the first byte of a response, not the connection's first.
             ConnectionLost: It closed otherwise, or the time ran out.
+            TlsRefused: It does not trust this side, which it may say only now.
             UnexpectedReply: What came is not HTTP/1.1 as `ResponseReader` reads it.
         """
         response = None
@@ -86,7 +101,7 @@ class Connection:
         except TimeoutError as error:
             raise ConnectionLost(f"no reply from {self.authority} in time") from error
         except OSError as error:
-            raise self._reader.closed(self.authority, error) from error
+            raise lost(self._reader, self.authority, error) from error
         return response
 
     def _limit_wait(self, deadline_s: float) -> None:
@@ -98,9 +113,30 @@ class Connection:
             self._wait_s = left_s
 
 
+def lost(reader: ResponseReader, authority: str, why: Exception) -> ConnectionLost:
+    """What it means that the connection of ``reader`` failed while a response was awaited."""
+    if is_refusal(why):
+        return TlsRefused(f"{authority} refused TLS: {why}")
+    return reader.closed(authority, why)
+
+
 def authority_of(host: str, port: int) -> str:
     """``host:port``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _secured(plain: socket.socket, tls: ssl.SSLContext, host: str, deadline_s: float) -> ssl.SSLSocket:
+    """TLS over the connection ``plain``, which is closed where this fails."""
+    try:
+        plain.settimeout(max(0.001, deadline_s - time.monotonic()))
+        return tls.wrap_socket(plain, server_hostname=host)
+    except OSError as error:
+        plain.close()
+        kind = TlsRefused if is_refusal(error) else ConnectionLost
+        raise kind(f"no TLS with {host}: {error}") from error
+    except BaseException:
+        plain.close()
+        raise
 
 
 def _connect(host: str, port: int, deadline_s: float) -> socket.socket:

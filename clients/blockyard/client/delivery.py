@@ -54,13 +54,13 @@ class Surroundings:
         now_s: Tells the time, on a steady clock.
         draw: Gives a number from 0 to 1.
         new_key: Gives an idempotency key that was never given before.
-        trace: Gives the headers that say which trace a call belongs to.
+        headers: Gives the headers that say who calls: which trace a call belongs to, and a token.
     """
 
     now_s: Callable[[], float]
     draw: Callable[[], float]
     new_key: Callable[[], str]
-    trace: Callable[[], Mapping[str, str]]
+    headers: Callable[[], Mapping[str, str]]
 
 
 def origin_of(url: str) -> str:
@@ -105,7 +105,7 @@ class Delivery(Generic[T]):
         self._attempts: Attempts | None = None  # until one has failed, as few do
         self._may_be_done = False
         key = surroundings.new_key() if call.is_keyed else None
-        self.request = call.request(origin, key, surroundings.trace())
+        self.request = call.request(origin, key, surroundings.headers())
 
     def failed(self, error: BlockyardError, response: Response | None) -> Pause | Instead[T] | None:
         """What to do after a try that ended with ``error``.

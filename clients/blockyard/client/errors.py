@@ -3,7 +3,9 @@
 BlockyardError
 ├── (every error of blockyard.core.errors and blockyard.planning.errors, under its own class)
 ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
-│   └── NothingArrived                             the same, on a connection that had been kept for too long
+│   ├── NothingArrived                             the same, on a connection that had been kept for too long
+│   └── TlsRefused                                 a certificate is missing, or not trusted: nothing was sent
+├── EventsRefused              events_refused      the event sockets do not let this follower in
 ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
 └── OtherRefusal               (the server's)      a refusal whose code this version does not know
 """
@@ -29,6 +31,22 @@ class ConnectionLost(BlockyardError):
 
 class NothingArrived(ConnectionLost):
     """The peer closed a kept connection before the first byte of a response: idle for too long."""
+
+
+class TlsRefused(ConnectionLost):
+    """Either side refused the other's certificate, or the lack of one. To try again is no use."""
+
+    title = "TLS was refused"
+
+
+class EventsRefused(BlockyardError):
+    """The event sockets do not let a follower in: its keys are not those that the server wants.
+
+    It is not tried again by itself: make another follower once the keys are right.
+    """
+
+    code = "events_refused"
+    title = "The event sockets do not let this follower in"
 
 
 class UnexpectedReply(BlockyardError):
@@ -89,7 +107,7 @@ def is_passing(error: BlockyardError) -> bool:
     """Whether the same request, sent again by itself, may succeed: no answer, or not now."""
     if isinstance(error, UnexpectedReply):
         return error.figures.get("status") in _GATEWAY_STATUSES
-    return isinstance(error, _PASSING)
+    return isinstance(error, _PASSING) and not isinstance(error, TlsRefused)
 
 
 def is_verdict(error: BlockyardError) -> bool:

@@ -1,6 +1,7 @@
-"""The lean transport: plain HTTP over kept-alive connections of its own."""
+"""The lean transport: HTTP over kept-alive connections of its own, with TLS or without."""
 
 import os
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
@@ -32,16 +33,18 @@ class LeanTransport:
     """A Transport of own sockets. Thread-safe; a forked child opens connections of its own.
 
     Args:
+        tls: For ``https://``; without it only ``http://`` is reached.
         max_body_bytes: Longer responses are refused.
     """
 
-    def __init__(self, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self._tls = tls
         self._max_body_bytes = max_body_bytes
         self._by_process: dict[int, _Connections] = {}
         self._is_closed = False
 
     def send(self, request: Request, timeout_s: float) -> Response:
-        """As `Transport.send`; also raises ValueError where the origin is not plain HTTP."""
+        """As `Transport.send`; also raises ValueError for ``https://`` where it has no TLS."""
         deadline_s = time.monotonic() + timeout_s
         ours = self._of_this_process()
         connection = self._take(ours, request.origin) or self._connect(request.origin, deadline_s)
@@ -89,8 +92,8 @@ class LeanTransport:
             connection.close()
 
     def _connect(self, origin: str, deadline_s: float) -> Connection:
-        host, port = lean_address(origin)
-        return Connection(host, port, deadline_s, max_body_bytes=self._max_body_bytes)
+        host, port, tls = lean_address(origin, self._tls)
+        return Connection(host, port, deadline_s, tls=tls, max_body_bytes=self._max_body_bytes)
 
     def _give_back(self, ours: _Connections, origin: str, connection: Connection) -> None:
         with ours.lock:
@@ -102,33 +105,28 @@ class LeanTransport:
         connection.close()
 
 
-def lean_address(origin: str) -> tuple[str, int]:
-    """Host and port of ``origin``.
+def lean_address(origin: str, tls: ssl.SSLContext | None) -> tuple[str, int, ssl.SSLContext | None]:
+    """Host and port of ``origin``, and ``tls`` where it is ``https://``.
 
     Raises:
-        ValueError: It is not plain HTTP.
+        ValueError: It is, and there is no TLS.
     """
     parts = urlsplit(origin)
-    if parts.scheme != "http" or parts.hostname is None:
-        raise ValueError(f"{origin} needs transport='httpx'")
-    return parts.hostname, parts.port or 80
+    if parts.hostname is None or parts.scheme not in ("http", "https"):
+        raise ValueError(f"not the URL of a server: {origin!r}")
+    if parts.scheme == "http":
+        return parts.hostname, parts.port or 80, None
+    if tls is None:
+        raise ValueError(f"this transport was made without TLS, and does not reach {origin}")
+    return parts.hostname, parts.port or 443, tls
 
 
 def can_go_lean(url: str) -> bool:
-    """Whether ``url`` is plain HTTP and the environment names no proxy for it."""
-    parts = urlsplit(url)
-    if parts.scheme != "http":
-        return False
-    proxies = getproxies()
-    return not ("http" in proxies or "all" in proxies) or bool(proxy_bypass(parts.hostname or ""))
+    """Whether the environment names no proxy for ``url``."""
+    parts, proxies = urlsplit(url), getproxies()
+    return not (parts.scheme in proxies or "all" in proxies) or bool(proxy_bypass(parts.hostname or ""))
 
 
 def goes_lean(url: str, wanted: Literal["lean", "httpx"] | None) -> bool:
-    """Whether to speak to ``url`` over a lean transport: where it is ``wanted``, or nothing is and it can.
-
-    Raises:
-        ValueError: It is wanted, and ``url`` is not plain HTTP.
-    """
-    if wanted == "lean" and not url.startswith("http:"):
-        raise ValueError(f"the lean transport speaks plain HTTP, and not with {url!r}")
+    """Whether to speak to ``url`` over a lean transport: where it is ``wanted``, or nothing is and it can."""
     return wanted == "lean" or (wanted is None and can_go_lean(url))

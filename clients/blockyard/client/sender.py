@@ -5,12 +5,14 @@ import random
 import threading
 import time
 import weakref
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from blockyard.client.call import Call
 from blockyard.client.delivery import Delivery, Instead, Surroundings
 from blockyard.client.keys import new_key
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.token import token_headers
 from blockyard.client.trace_headers import trace_headers
 from blockyard.client.transport import AsyncTransport, Transport
 from blockyard.core.errors import BlockyardError
@@ -22,8 +24,16 @@ _SURROUNDINGS = Surroundings(
     now_s=time.monotonic,
     draw=random.random,
     new_key=new_key,
-    trace=trace_headers,
+    headers=trace_headers,
 )
+
+
+def _surroundings(token: str | None) -> Surroundings:
+    """Those of each call that shows ``token``. Raises ValueError."""
+    shown = token_headers(token)
+    if not shown:
+        return _SURROUNDINGS
+    return replace(_SURROUNDINGS, headers=lambda: {**trace_headers(), **shown})
 
 
 class Stoppable(Protocol):
@@ -53,8 +63,9 @@ User = TypeVar("User")
 class _Sending(Generic[User]):
     """What both senders know: where to, how often, who uses them, and whether they are closed."""
 
-    def __init__(self, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
+    def __init__(self, origin: str, policy: RetryPolicy, timeout_s: float, token: str | None) -> None:
         self.origin = origin
+        self._surroundings = _surroundings(token)
         self._policy = policy
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -73,7 +84,7 @@ class _Sending(Generic[User]):
 
     def _delivery(self, call: Call[T], policy: RetryPolicy | None) -> Delivery[T]:
         self._check_open()
-        return Delivery(call, self.origin, policy or self._policy, _SURROUNDINGS)
+        return Delivery(call, self.origin, policy or self._policy, self._surroundings)
 
     def _try_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
@@ -96,10 +107,21 @@ class Sender(_Sending[Stoppable]):
         origin: Where to, ``http://host:port``.
         policy: How often.
         timeout_s: Of one try.
+        token: Shown with each; None for none.
+
+    Raises:
+        ValueError: ``token`` cannot be one.
     """
 
-    def __init__(self, transport: Transport, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
-        super().__init__(origin, policy, timeout_s)
+    def __init__(
+        self,
+        transport: Transport,
+        origin: str,
+        policy: RetryPolicy,
+        timeout_s: float,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(origin, policy, timeout_s, token)
         self._transport = transport
 
     def send(self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None) -> T:
@@ -142,8 +164,15 @@ class Sender(_Sending[Stoppable]):
 class AsyncSender(_Sending[AsyncStoppable]):
     """Sends calls and awaits their answers, on one event loop. The arguments are `Sender`'s."""
 
-    def __init__(self, transport: AsyncTransport, origin: str, policy: RetryPolicy, timeout_s: float) -> None:
-        super().__init__(origin, policy, timeout_s)
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        origin: str,
+        policy: RetryPolicy,
+        timeout_s: float,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(origin, policy, timeout_s, token)
         self._transport = transport
 
     async def send(

@@ -1,8 +1,8 @@
 """Ways to carry a request to its server: all of them alike to the caller.
 
-`blockyard.client.lean` and `blockyard.client.async_lean` speak plain HTTP over their own sockets and cost a
-tenth of a general client; `HttpxTransport` and `AsyncHttpxTransport` do what httpx does: TLS, proxies,
-settings of one's own.
+`blockyard.client.lean` and `blockyard.client.async_lean` speak HTTP over their own sockets and cost a tenth
+of a general client; `HttpxTransport` and `AsyncHttpxTransport` do what httpx does: proxies, settings of one's
+own.
 """
 
 import asyncio
@@ -10,7 +10,8 @@ from typing import Protocol
 
 import httpx
 
-from blockyard.client.errors import ConnectionLost, UnexpectedReply
+from blockyard.client.errors import ConnectionLost, TlsRefused, UnexpectedReply
+from blockyard.client.tls import is_refusal
 from blockyard.client.wire import Request, Response
 
 
@@ -117,4 +118,6 @@ def _failed(request: Request, error: httpx.RequestError) -> Exception:
         return ValueError(sentence)
     if isinstance(error, httpx.DecodingError):
         return UnexpectedReply(sentence)
+    if is_refusal(error):
+        return TlsRefused(sentence)
     return ConnectionLost(sentence)

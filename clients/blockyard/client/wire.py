@@ -32,14 +32,14 @@ class Request:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
         origin: Scheme and authority, ``http://host:port``.
         target: Path and query, percent-encoded.
-        headers: Without ``Host`` and ``Content-Length``, which the transport adds.
+        headers: Without ``Host`` and ``Content-Length``, which the transport adds. A token may be among them.
         body: Empty for none.
     """
 
     method: str
     origin: str
     target: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes = b""
 
 

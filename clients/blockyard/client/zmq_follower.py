@@ -21,6 +21,8 @@ except ModuleNotFoundError as error:
 from blockyard.client.client import Pool
 from blockyard.client.kv_events import AllBlocksCleared, KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
+from blockyard.client.zmq_curve import Curve
+from blockyard.client.zmq_handshakes import Handshakes
 
 MAX_WAITING = 100_000
 """Messages that are kept until they are taken."""
@@ -39,6 +41,7 @@ class ZmqFollower:
         endpoint: The server's ``--event-endpoint``, as it is reached from here.
         replay_endpoint: Its ``--event-replay-endpoint``; None where it has none: a snapshot is then read in
             place of what was missed.
+        curve: Keys, where the server wants them (its ``--event-curve-key``).
 
     Attributes:
         mirror: The index.
@@ -48,15 +51,21 @@ class ZmqFollower:
         BlockyardError: The server does not answer, or refuses otherwise.
     """
 
-    def __init__(self, pool: Pool, endpoint: str, replay_endpoint: str | None = None) -> None:
+    def __init__(
+        self, pool: Pool, endpoint: str, replay_endpoint: str | None = None, *, curve: Curve | None = None
+    ) -> None:
         self.mirror = KvMirror(self._snapshot, self._missed)
         self._pool = pool
         self._topic: bytes | None = None
         self._replay_endpoint = replay_endpoint
+        self._curve = curve
         self._context = zmq.Context()
         self._updates = self._context.socket(zmq.SUB)
         self._updates.rcvhwm = MAX_WAITING
         try:
+            if curve is not None:
+                curve.use(self._updates)
+            self._handshakes = Handshakes(self._updates)
             self.mirror.catch_up()  # says the topic; what comes until we are subscribed is caught up with
             self._updates.connect(endpoint)
             self.mirror.catch_up()
@@ -72,6 +81,7 @@ class ZmqFollower:
 
         Raises:
             BlockyardError: Something was missed, and the server does not answer, or the pool is gone.
+            EventsRefused: The server does not let this follower in.
             InvalidEvents: What came is no batch.
         """
         num_taken = 0
@@ -86,10 +96,11 @@ class ZmqFollower:
             num_taken += 1
             if AllBlocksCleared() in batch.events:  # a pool that is deleted ends so, and another may follow
                 self.mirror.catch_up()
+        self._handshakes.check()
         return num_taken
 
     def catch_up(self) -> None:
-        """Have what the server had when this was called, whatever was missed. Raises BlockyardError."""
+        """Have what the server had when this was called, whatever was missed. Raises as `follow` does."""
         self.follow()
         self.mirror.catch_up()
 
@@ -121,6 +132,8 @@ class ZmqFollower:
         with self._context.socket(zmq.DEALER) as socket:
             socket.linger = 0
             socket.rcvhwm = MAX_WAITING
+            if self._curve is not None:
+                self._curve.use(socket)
             socket.connect(self._replay_endpoint)
             socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic or b""])
             deadline_s = time.monotonic() + ANSWER_TIMEOUT_S

@@ -8,6 +8,7 @@ import contextlib
 import os
 import secrets
 import threading
+from collections.abc import Callable
 
 from blockyard.client import NO_RETRY, Client
 from blockyard.client.reports import Registration
@@ -31,7 +32,7 @@ class Place:
     """One rank's place in a pool.
 
     Args:
-        url: Of the server.
+        client_of: Makes a client of the server, with the bounds of its calls as keyword arguments.
         pool: Name of the pool.
         worker_id: Whose place it is.
         rank: In the pool's plan, from 0.
@@ -43,7 +44,9 @@ class Place:
         interval_s: From one call to the next, as the server said last.
     """
 
-    def __init__(self, url: str, pool: str, *, worker_id: str, rank: int, device: str) -> None:
+    def __init__(
+        self, client_of: Callable[..., Client], pool: str, *, worker_id: str, rank: int, device: str
+    ) -> None:
         self.pool = pool
         self.worker_id = worker_id
         self.rank = rank
@@ -51,7 +54,7 @@ class Place:
         self.incarnation = secrets.token_hex(8)
         self.epoch = 0
         self.interval_s = MIN_CALL_S
-        self._url = url
+        self._client_of = client_of
         self._process_id = os.getpid()
         self._lock = threading.RLock()  # a signal's handler may leave while its own thread calls
         self._map: MemoryMap | None = None
@@ -84,7 +87,7 @@ class Place:
             PlanNotFound: The pool was not made from a plan.
             BlockyardError: The server refuses, or was not reached. It may know the worker nevertheless.
         """
-        with self._lock, Client(self._url) as client:
+        with self._lock, self._client_of() as client:
             memory = self._register(client).memory
             if memory is None:
                 raise PlanNotFound(
@@ -182,4 +185,4 @@ class Place:
 
     def _brief_client(self) -> Client:
         call_s = min(max(self.interval_s, MIN_CALL_S), MAX_CALL_S)
-        return Client(self._url, timeout_s=call_s, retries=NO_RETRY)
+        return self._client_of(timeout_s=call_s, retries=NO_RETRY)

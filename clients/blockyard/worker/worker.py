@@ -8,11 +8,15 @@ It learns block ids from schedulers, never from the server.
 """
 
 import contextlib
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import torch
 
+from blockyard.client import Client, Tls
+from blockyard.client.delivery import origin_of
+from blockyard.client.tls import context_for
 from blockyard.worker.heartbeats import Heartbeats
 from blockyard.worker.memory import BlockMemory
 from blockyard.worker.place import Place
@@ -30,6 +34,8 @@ class Worker:
         rank: In the plan, from 0.
         device: Where the tensors go: ``cpu``, ``cuda:0``, ...
         worker_id: Its name, the same after a restart; by default the rank's.
+        token: As for `blockyard.client.Client`; it needs the scope ``work``.
+        tls: Likewise.
 
     Attributes:
         memory: All that the rank keeps: allocated once, zeroed, never more than the plan's bytes.
@@ -51,11 +57,19 @@ class Worker:
         device: torch.device | str = "cpu",
         *,
         worker_id: str | None = None,
+        token: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.rank = rank
         self.device = torch.device(device)
         self.worker_id = f"rank-{rank}" if worker_id is None else worker_id
-        self._place = Place(url, pool, worker_id=self.worker_id, rank=rank, device=str(self.device))
+        self._place = Place(
+            partial(Client, url, token=token, tls=context_for(origin_of(url), tls)),
+            pool,
+            worker_id=self.worker_id,
+            rank=rank,
+            device=str(self.device),
+        )
         self.incarnation = self._place.incarnation
         with contextlib.ExitStack() as undoing:
             undoing.callback(self._place.leave)  # before it is taken, since the reply may be lost

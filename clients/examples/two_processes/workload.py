@@ -32,7 +32,7 @@ class Request:
 
 def make_requests(num_requests: int, vocabulary_size: int, seed: int) -> Sequence[Request]:
     """The same numbers give the same requests."""
-    draw = random.Random(seed)  # noqa: S311 - a workload is no secret
+    draw = random.Random(seed)  # noqa: S311  # nosec B311  # a workload is no secret
 
     def tokens(bounds: tuple[int, int]) -> tuple[int, ...]:
         return tuple(draw.randrange(vocabulary_size) for _ in range(draw.randint(*bounds)))

@@ -17,6 +17,8 @@
     ├── DoubleFree                 double_free
     ├── StaleEpoch                 stale_epoch
     ├── LeaseExpired               lease_expired
+    ├── Unauthorized               unauthorized
+    ├── Forbidden                  forbidden
     ├── BodyTooLarge               body_too_large
     ├── Overloaded                 overloaded                  a retry can succeed after a pause
     ├── NotReady                   not_ready                   a retry can succeed after a pause
@@ -76,6 +78,11 @@ class PoolNotFound(BlockyardError):
 
     code = "pool_not_found"
     title = "No such pool"
+
+    @classmethod
+    def of(cls, name: str) -> "PoolNotFound":
+        """``name`` is no pool's, or none's that the caller may know of: it is told the same."""
+        return cls(f"there is no pool {name!r}: GET /v1/pools lists those there are")
 
 
 class SequenceNotFound(BlockyardError):
@@ -247,6 +254,20 @@ class LeaseExpired(BlockyardError):
         )
 
 
+class Unauthorized(BlockyardError):
+    """The caller has no token, or one that is not known, or not any more."""
+
+    code = "unauthorized"
+    title = "A valid token is needed"
+
+
+class Forbidden(BlockyardError):
+    """The caller's token does not allow it."""
+
+    code = "forbidden"
+    title = "The token does not allow this"
+
+
 class BodyTooLarge(BlockyardError):
     """The request's body is over the limit. Figures: ``max_body_bytes``."""
 
@@ -296,6 +317,8 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     DoubleFree,
     StaleEpoch,
     LeaseExpired,
+    Unauthorized,
+    Forbidden,
     BodyTooLarge,
     Overloaded,
     NotReady,

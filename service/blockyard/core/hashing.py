@@ -25,7 +25,7 @@ for strings of at most one Latin-1 character, of which CPython has each only onc
 
 import hashlib
 import marshal
-import pickle
+import pickle  # nosec B403  # only made, never read
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -17,6 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
 from blockyard.server import openapi
+from blockyard.server.access.authenticator import Authenticator
+from blockyard.server.access.principal import PRINCIPAL_KEY
+from blockyard.server.access.protection import protect
+from blockyard.server.access.token_file import TokenFile
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
 from blockyard.server.collector import no_collections
@@ -67,6 +72,9 @@ and look up here; workers hold the tensors and only ever learn block ids.
 Errors are `application/problem+json` with a stable `code`, and have changed nothing. Block hashes are
 lower-case hex in JSON and raw bytes in msgpack. Block 0 is the null block: it stands in a block table where a
 block was dropped, and is never handed out.
+
+A server with tokens asks for one, `Authorization: Bearer byd_...`, with the scope that the operation names.
+`allocate` and `work` imply `read`, and `admin` implies all. A pool that the token is not for is not found.
 """
 
 
@@ -80,6 +88,9 @@ class Server:
         sockets: Where events go beside server-sent ones; None: nowhere.
         topic_address: Host and port for the topics of events; default: those of ``settings``.
         tracing: Traces its requests; None: nothing does.
+
+    Raises:
+        TokenFileError: The file of tokens cannot be read.
 
     Attributes:
         api: FastAPI's part, which holds all routes.
@@ -101,7 +112,12 @@ class Server:
     ) -> None:
         clock = Clock()
         self.readiness = Readiness()
-        self.streams = Streams(settings.max_subscribers)
+        self._authenticator = Authenticator(
+            TokenFile(Path(settings.token_file)) if settings.token_file else None
+        )
+        self.streams = Streams(
+            settings.max_subscribers, lambda scope: self._authenticator.knows(scope[PRINCIPAL_KEY])
+        )
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._durable = durable
@@ -139,7 +155,9 @@ class Server:
         self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
         self.api.include_router(dashboard_routes(find_charts()))
-        self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
+        self.api.openapi = lambda: openapi.describe(  # type: ignore[method-assign]
+            self.api, has_tokens=bool(settings.token_file)
+        )
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
             readiness=self.readiness,
@@ -151,14 +169,20 @@ class Server:
             gate,
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
+            authenticator=self._authenticator,
             settled=settled if tracing is None else tracing.settled(self._pool_journal),
         )
         self.short_path: ShortPath | None = None
         if tracing is None:  # else each request is to have its span
             self.short_path = ShortPath(
-                handlers.hot(), gate, self._pool_journal, max_body_bytes=settings.max_body_bytes
+                handlers.hot(),
+                gate,
+                self._authenticator,
+                self._pool_journal,
+                max_body_bytes=settings.max_body_bytes,
             )
         self.api.include_router(self._watch_routes(handlers, clock, gate.figures))
+        protect(self.api)
         self._asgi = guard if tracing is None else tracing.around(guard)
 
     def _watch_routes(self, handlers: PoolCallHandlers, clock: Clock, figures: RequestFigures) -> APIRouter:
@@ -182,6 +206,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def _life(self, clock: Clock) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as ending:
+            await ending.enter_async_context(_running(self._authenticator.follow(self.streams.review)))
             await ending.enter_async_context(_running(self._start(clock, ending)))
             if self._durable is None:
                 await self.readiness.wait()

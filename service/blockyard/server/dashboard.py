@@ -51,12 +51,14 @@ ASSETS = (
     Asset(PAGE, "text/html; charset=utf-8"),
     Asset("dashboard.css", CSS),
     Asset("pool.css", CSS),
+    Asset("token_form.css", CSS),
     Asset("charts.css", CSS),
     Asset("icon.svg", "image/svg+xml"),
     Asset("block_map.js", JAVASCRIPT),
     Asset("chart_library.js", JAVASCRIPT),
     Asset("dashboard.js", JAVASCRIPT),
     Asset("dom.js", JAVASCRIPT),
+    Asset("event_messages.js", JAVASCRIPT),
     Asset("figures.js", JAVASCRIPT),
     Asset("history.js", JAVASCRIPT),
     Asset("line_chart.js", JAVASCRIPT),
@@ -71,6 +73,8 @@ ASSETS = (
     Asset("pool_table.js", JAVASCRIPT),
     Asset("rows.js", JAVASCRIPT),
     Asset("server.js", JAVASCRIPT),
+    Asset("token.js", JAVASCRIPT),
+    Asset("token_form.js", JAVASCRIPT),
     Asset("watch.js", JAVASCRIPT),
 )
 

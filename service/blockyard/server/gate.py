@@ -28,12 +28,14 @@ class Visit:
         path: As it was asked for.
         began_ns: When, by the process's performance counter.
         route: Its route's template, once that is known.
+        token_id: Of the token that it came with; empty for none.
     """
 
     method: str
     path: str
     began_ns: int
     route: str | None = None
+    token_id: str = ""
 
 
 class Gate:
@@ -89,6 +91,7 @@ class Gate:
             "request",
             method=visit.method,
             path=visit.path,
+            token_id=visit.token_id,
             status=status,
             duration_us=duration_ns // 1_000,
         )

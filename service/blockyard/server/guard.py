@@ -1,4 +1,4 @@
-"""Around every request that goes through ASGI: the gate, limits on bodies, errors that nobody caught.
+"""Around every request of ASGI: the gate, who asks, limits on bodies, errors that nobody caught.
 
 The body is read here, whole, before a route runs: a caller who sends slowly, hangs up or sends too much never
 gets as far as a pool.
@@ -12,6 +12,9 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady
+from blockyard.server.access.authenticator import Authenticator
+from blockyard.server.access.principal import NOBODY, PRINCIPAL_KEY, Principal
+from blockyard.server.access.rules import is_open
 from blockyard.server.gate import Gate
 from blockyard.server.media import render_error, render_problem
 from blockyard.server.problems import http_problem
@@ -40,6 +43,7 @@ class Guard:
         gate: Lets requests in, and counts them.
         max_body_bytes: Largest body.
         body_timeout_s: Time for a body to arrive in.
+        authenticator: Knows who asks.
         settled: Waits until what was done is durable. No answer begins before it returns; where it raises
             NotReady, that is the answer.
     """
@@ -51,12 +55,14 @@ class Guard:
         *,
         max_body_bytes: int,
         body_timeout_s: int,
+        authenticator: Authenticator,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._app = app
         self._gate = gate
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
+        self._authenticator = authenticator
         self._settled = settled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,6 +80,8 @@ class Guard:
         answer = _Answer(scope, receive, send, self._settled, over)
         try:
             self._gate.check(visit)
+            scope[PRINCIPAL_KEY] = principal = self._principal(scope)
+            visit.token_id = principal.token_id
             body = await self._body_in_time(scope, receive)
             await self._app(scope, _replay(body, receive), answer.send)
         except BodyLate:
@@ -90,6 +98,16 @@ class Guard:
                 await failed.response()(scope, receive, answer.send)
         finally:
             answer.end()
+
+    def _principal(self, scope: Scope) -> Principal:
+        """Who asks: known before anything of the body is read.
+
+        Raises:
+            Unauthorized: No known token was sent, and the route is not an open one.
+        """
+        if is_open(scope["path"]):
+            return NOBODY
+        return self._authenticator.principal(dict(scope["headers"]).get(b"authorization"))
 
     async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
         """The request's body, whole.

@@ -71,8 +71,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to stay open
         """The caller sends no more: if it waits for the answer to a call, it gets that first."""
-        if self._waiting.response_complete:
-            return False
+        if self._waiting.response_complete or self.transport.get_extra_info("sslcontext"):
+            return False  # TLS has no half of a connection to leave open
         self._waiting.keep_alive = False
         return True
 

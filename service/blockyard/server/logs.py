@@ -7,6 +7,9 @@ import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+# Without the values of local variables: among them are headers, bodies and secrets.
+_TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+
 
 def configure(level: str, log_format: str) -> None:
     """Set up logging for the process: ``level`` and more severe, as ``json`` or for the ``console``."""
@@ -20,7 +23,7 @@ def configure(level: str, log_format: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks
+            structlog.processors.ExceptionRenderer(_TRACEBACKS)
             if log_format == "json"
             else structlog.processors.format_exc_info,
             renderer,

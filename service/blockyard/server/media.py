@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from blockyard.core.arithmetic import div_ceil
-from blockyard.core.errors import BlockyardError, InvalidRequest
+from blockyard.core.errors import BlockyardError, InvalidRequest, Unauthorized
 from blockyard.core.replies import Reply
 from blockyard.server.body import Body
 from blockyard.server.problems import PROBLEM_JSON, invalid_body, problem
@@ -163,4 +163,6 @@ def render_error(error: BlockyardError) -> Answer:
     headers = {}
     if "retry_after_ms" in error.figures:
         headers["Retry-After"] = str(div_ceil(error.figures["retry_after_ms"], 1000))
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
     return render_problem(problem(error), headers)

@@ -27,6 +27,9 @@ from blockyard.core.compiled import is_compiled
 from blockyard.core.histogram import Histogram
 from blockyard.core.residency import SAMPLE_EVERY
 from blockyard.core.statistics import WINDOW_REQUESTS, Statistics
+from blockyard.server.access.principal import ALL_POOLS, Principal
+from blockyard.server.access.protection import Asking
+from blockyard.server.access.reached_pools import ReachedPools
 from blockyard.server.clock import Clock
 from blockyard.server.durable import Durable
 from blockyard.server.histogram import add_histogram
@@ -100,10 +103,12 @@ def metrics_route(
         response_class=Response,
         responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
     )
-    async def metrics(request: Request) -> Response:
-        collectors: list[Collector] = [registry, PoolsCollector(await _read(pools, clock))]
+    async def metrics(request: Request, principal: Asking) -> Response:
+        collectors: list[Collector] = [registry, PoolsCollector(await _read(pools, clock, principal))]
         if durable is not None:
             collectors.append(JournalCollector.read(pools, durable))
+        if principal.pools != ALL_POOLS:
+            collectors = [ReachedPools(each, principal) for each in collectors]
         accept = request.headers.get("accept", "")
         text, content_type = await asyncio.to_thread(_render, collectors, accept)
         return Response(text, headers={"content-type": content_type})
@@ -111,10 +116,14 @@ def metrics_route(
     return router
 
 
-async def _read(pools: Pools, clock: Clock) -> list[PoolFigures]:
-    """Every pool's figures. A pool deleted meanwhile may still be among them, a new one may not."""
+async def _read(pools: Pools, clock: Clock, principal: Principal) -> list[PoolFigures]:
+    """The figures of every pool that ``principal`` may know of.
+
+    A pool deleted meanwhile may still be among them, a new one may not.
+    """
     figures = []
-    for index, (name, pool) in enumerate(list(pools), start=1):
+    reached = [(name, pool) for name, pool in pools if principal.reaches(name)]
+    for index, (name, pool) in enumerate(reached, start=1):
         statistics = pool.statistics(clock.now_ms())
         figures.append(PoolFigures(name, statistics, pool.residency.histograms()))
         if index % POOLS_A_SLICE == 0:
@@ -159,7 +168,11 @@ class PoolsCollector(Collector):
                 "core": "compiled" if is_compiled() else "pure",
             },
         )
-        yield GaugeMetricFamily("blockyard_pools", "Pools that this server owns.", len(self._pools))
+        yield GaugeMetricFamily(
+            "blockyard_pools",
+            "Pools that this server owns, of those that the scraper may know of.",
+            len(self._pools),
+        )
         yield self._blocks()
         yield self._host_blocks()
         yield self._workers()

@@ -6,16 +6,24 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.media import JSON, MSGPACK
 from blockyard.server.pool_call_handler import MAX_KEY_LENGTH
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.problems import PROBLEM_RESPONSES, Problem
 
+SCHEME = "bearer"
+
 _REF = "#/components/schemas/{model}"
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The document for ``app``, made once."""
+def describe(app: FastAPI, *, has_tokens: bool) -> dict[str, Any]:
+    """The document for ``app``, made once.
+
+    Args:
+        app: Its routes all have rules.
+        has_tokens: Whether callers need a token; else it says that they may send one.
+    """
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,
@@ -25,8 +33,38 @@ def describe(app: FastAPI) -> dict[str, Any]:
             tags=app.openapi_tags,
         )
         _add_pool_calls(document)
+        _add_security(document, has_tokens=has_tokens)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _add_security(document: dict[str, Any], *, has_tokens: bool) -> None:
+    """Say of each operation what its rule asks for."""
+    document["components"]["securitySchemes"] = {
+        SCHEME: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of `blockyard token add`, where the server has a `--token-file`.",
+        }
+    }
+    for template, operations in document["paths"].items():
+        for method, operation in operations.items():
+            rule = rule_of(method.upper(), template)
+            operation["security"] = _security(rule, has_tokens=has_tokens)
+            if rule.scope is not None:
+                operation["x-scope"] = rule.scope.value
+                operation["description"] = f"{operation.get('description', '')}\n\n{_asked(rule)}".lstrip()
+
+
+def _asked(rule: Rule) -> str:
+    whose = ", of a token without a tenant or with `admin`" if rule.sees_all else ""
+    return f"Scope: `{rule.scope}`{whose}."
+
+
+def _security(rule: Rule, *, has_tokens: bool) -> list[dict[str, list[str]]]:
+    if rule.scope is None:
+        return []
+    return [{SCHEME: []}] if has_tokens else [{SCHEME: []}, {}]
 
 
 def _add_pool_calls(document: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from blockyard.core import commands as ask
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Found, LeaseGranted, Reply
+from blockyard.server.access.principal import PRINCIPAL_KEY, Principal
 from blockyard.server.clock import Clock
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
@@ -57,16 +58,21 @@ class PoolCallHandler:
         scope["route"] = self  # requests are counted by its template
         if scope["query_string"]:
             raise InvalidRequest.of("query", "this route takes no query parameters")
-        return self.answer(scope["path"], request.path_params, dict(scope["headers"]), raw).response()
+        principal = scope[PRINCIPAL_KEY]
+        headers = dict(scope["headers"])
+        return self.answer(scope["path"], request.path_params, headers, raw, principal).response()
 
-    def answer(self, path: str, path_params: Mapping[str, Any], headers: Headers, raw: bytes) -> Answer:
-        """Do the call that is in ``raw``.
+    def answer(
+        self, path: str, path_params: Mapping[str, Any], headers: Headers, raw: bytes, principal: Principal
+    ) -> Answer:
+        """Do the call that is in ``raw``. That ``principal`` may make it was found out before.
 
         Args:
             path: Of the request.
             path_params: Its variable parts by their names.
             headers: By their lower-case names.
             raw: Its body.
+            principal: Who asks.
 
         Raises:
             BlockyardError: It is refused.
@@ -80,7 +86,7 @@ class PoolCallHandler:
         if call.command is None:
             reply = _lookup(self._pools.get(name), cast("LookupBody", body))
         else:
-            asked = call.command(body, path_params)
+            asked = call.command(body, path_params, principal)
             command = once(headers, path, raw, asked) if call.method == "POST" else asked
             reply = self._pools.apply(name, command, self._clock.now_ms())
             if isinstance(reply, LeaseGranted):

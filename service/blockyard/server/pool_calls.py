@@ -6,12 +6,16 @@ One table, from which come the routes that serve them and their part of the Open
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
 from blockyard.core.ids import LeaseId
 from blockyard.server import schemas
+from blockyard.server.access.principal import Principal
+
+MakeCommand: TypeAlias = Callable[[Any, Mapping[str, Any], Principal], ask.PoolCommand]
+"""From a body, the path's variable parts by their names, and who asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +27,7 @@ class PoolCall:
         body: What it reads.
         reply: What it answers.
         summary: One line for the OpenAPI document.
-        command: Makes the pool's command from body and path parameters; None for `lookup`, which is none.
+        command: Makes the pool's command; None for `lookup`, which is none.
         status: Of success.
         is_hot: Whether schedulers wait for it: then bodies may be msgpack.
         method: HTTP method.
@@ -33,31 +37,31 @@ class PoolCall:
     body: type[schemas.PoolBody]
     reply: type[tell.Reply]
     summary: str
-    command: Callable[[Any, Mapping[str, Any]], ask.PoolCommand] | None
+    command: MakeCommand | None
     status: int = 200
     is_hot: bool = False
     method: str = "POST"
 
 
-def _own_command(body: Any, _: Mapping[str, Any]) -> ask.PoolCommand:
+def _own_command(body: Any, _: Mapping[str, Any], __: Principal) -> ask.PoolCommand:
     return cast("ask.PoolCommand", body.command())
 
 
-def _create_lease(body: schemas.CreateLease, _: Mapping[str, Any]) -> ask.CreateLease:
+def _create_lease(body: schemas.CreateLease, _: Mapping[str, Any], __: Principal) -> ask.CreateLease:
     return ask.CreateLease(
         lease_id=LeaseId(secrets.token_hex(16)), holder=body.holder, ttl_ms=body.ttl_ms, epoch=body.epoch
     )
 
 
-def _renew_lease(body: schemas.PoolBody, path: Mapping[str, Any]) -> ask.RenewLease:
+def _renew_lease(body: schemas.PoolBody, path: Mapping[str, Any], _: Principal) -> ask.RenewLease:
     return ask.RenewLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _delete_lease(body: schemas.PoolBody, path: Mapping[str, Any]) -> ask.DeleteLease:
+def _delete_lease(body: schemas.PoolBody, path: Mapping[str, Any], _: Principal) -> ask.DeleteLease:
     return ask.DeleteLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _reset_prefix_cache(body: schemas.PoolBody, _: Mapping[str, Any]) -> ask.ResetPrefixCache:
+def _reset_prefix_cache(body: schemas.PoolBody, _: Mapping[str, Any], __: Principal) -> ask.ResetPrefixCache:
     return ask.ResetPrefixCache(epoch=body.epoch)
 
 

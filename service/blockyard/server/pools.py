@@ -185,5 +185,5 @@ class Pools:
     def _owned(self, name: str) -> _OwnedPool:
         owned = self._pools.get(name)
         if owned is None:
-            raise PoolNotFound(f"there is no pool {name!r}: GET /v1/pools lists those there are")
+            raise PoolNotFound.of(name)
         return owned

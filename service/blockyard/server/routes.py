@@ -14,6 +14,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
+from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import PlanReply, plan_reply
@@ -69,7 +70,7 @@ class PoolDescription(BaseModel):
 
 
 class PoolList(BaseModel):
-    """All pools, in the order of their making."""
+    """All pools that the caller may know of, in the order of their making."""
 
     pools: list[PoolDescription]
 
@@ -112,8 +113,10 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
         return PoolDescription.of(pool, made)
 
     @router.get("/pools", tags=["pools"], summary="All pools.")
-    async def list_pools() -> PoolList:
-        return PoolList(pools=[PoolDescription.of(name, pool) for name, pool in pools])
+    async def list_pools(principal: Asking) -> PoolList:
+        return PoolList(
+            pools=[PoolDescription.of(name, pool) for name, pool in pools if principal.reaches(name)]
+        )
 
     @router.get("/pools/{pool}", tags=["pools"], summary="A pool's configuration.")
     async def describe_pool(pool: str) -> PoolDescription:

@@ -6,13 +6,16 @@ import os
 import resource
 import signal
 import socket
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
 
 from blockyard.server import logs
+from blockyard.server.access.exposure import warn_of_exposure
+from blockyard.server.access.tls import tls_context
 from blockyard.server.app import Server, create_app
 from blockyard.server.collector import young_collections
 from blockyard.server.durable import Durable
@@ -30,7 +33,7 @@ log = structlog.get_logger("blockyard.server")
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: a scheduler between two bursts need not connect again."""
 
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # nosec B104  # to be told from others
 
 LAST_ANSWERS_S = 0.1
 """How long a process that must end gives its last answers to be sent."""
@@ -58,15 +61,36 @@ class _Server(uvicorn.Server):
             cycle = getattr(connection, "cycle", None)
             if cycle is not None and streams.has(cycle.scope):
                 connection.transport.abort()  # it does not read, and its end cannot be sent
+        ending = asyncio.create_task(self._end_tls())
         await super().shutdown(sockets=sockets)
+        ending.cancel()
         self._collecting.close()
+
+    async def _end_tls(self) -> None:
+        """Break off connections that have nothing to send, and whose peers do not answer the end of TLS.
+
+        Idle ones do not read: each would be waited for half a minute.
+        """
+        before: set[Any] = set()
+        while True:
+            await asyncio.sleep(LAST_ANSWERS_S)
+            closing = {each for each in self.server_state.connections if _is_closing_tls(each.transport)}
+            for connection in closing & before:
+                connection.transport.abort()
+            before = closing
 
     async def _announce(self) -> None:
         await self._app.readiness.wait()
         self._collecting.enter_context(young_collections())
-        url = f"http://{_address(self.servers[0].sockets[0])}"
+        scheme = "https" if self.config.is_ssl else "http"
+        url = f"{scheme}://{_address(self.servers[0].sockets[0])}"
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
+
+
+def _is_closing_tls(transport: asyncio.Transport) -> bool:
+    is_tls = transport.get_extra_info("sslcontext") is not None
+    return is_tls and transport.is_closing() and not transport.get_write_buffer_size()
 
 
 def _topic_address(listening: socket.socket) -> str:
@@ -92,8 +116,11 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
         JournalError: The data directory is another's, or cannot be read.
         EventsUnavailable: The sockets for events cannot be had.
         ModuleNotFoundError: Traces are to be sent, and the packages for it are not installed.
+        TokenFileError: The file of tokens cannot be read.
+        TlsError: A file for TLS cannot be used.
     """
     logs.configure(settings.log_level, settings.log_format)
+    warn_of_exposure(settings)
     _raise_file_limit()
     with contextlib.ExitStack() as ending:
         tracing = ending.enter_context(_tracing()) if settings.traces else None
@@ -105,11 +132,15 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
 def _event_sockets(settings: Settings) -> "EventSockets":
     """The sockets that ``settings`` ask for. Raises EventsUnavailable."""
     try:
-        from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415 - an extra
+        from blockyard.server.events.curve import Curve  # noqa: PLC0415 - an extra
+        from blockyard.server.events.sockets import EventSockets  # noqa: PLC0415
     except ModuleNotFoundError as error:
         hint = "pip install 'blockyard[server,events]'"
         raise EventsUnavailable(f"--event-endpoint needs ZeroMQ: {hint}") from error
-    return EventSockets(settings.event_endpoint, settings.event_replay_endpoint)
+    curve = None
+    if settings.event_curve_key:
+        curve = Curve.read(Path(settings.event_curve_key), Path(settings.event_curve_clients))
+    return EventSockets(settings.event_endpoint, settings.event_replay_endpoint, curve)
 
 
 def _serve(
@@ -138,8 +169,10 @@ def _serve(
         topic_address=_topic_address(sockets[0]),
         tracing=tracing,
     )
+    tls = tls_context(settings)
     config = uvicorn.Config(
         app,
+        ssl_context_factory=None if tls is None else lambda _, __: tls,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -7,6 +7,7 @@ from these rules, and whoever makes `Settings` in another way is held to them to
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+from blockyard.server.events.endpoints import check_event_endpoint
 from blockyard.server.journal.sync import Sync
 from blockyard.server.logs import LEVELS
 
@@ -69,6 +70,17 @@ class Settings:
 
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(8484, "Port to listen on; 0 takes a free one.", at_least=0, at_most=65_535)
+    token_file: str = setting(
+        "", "File of the tokens that callers need, as 'blockyard token' makes it; read again when it changes."
+    )
+    tls_cert: str = setting("", "Certificate chain of the server in PEM, with which it speaks HTTPS alone.")
+    tls_key: str = setting("", "Private key of the certificate, in PEM.")
+    tls_client_ca: str = setting(
+        "", "Authorities in PEM, one of which has to have signed each caller's certificate."
+    )
+    insecure: bool = setting(
+        False, "Let whoever reaches an address that is not loopback do everything, without a token or a key."
+    )
     data_dir: str = setting(
         DEFAULT_DATA_DIR, "Directory of the journal and its snapshots, made if it is missing; one server's."
     )
@@ -84,10 +96,17 @@ class Settings:
     snapshot_mib: int = setting(64, "The same after so many MiB of journal.", at_least=1)
     snapshot_interval_s: int = setting(600, "The same after so long, if there was any command.", at_least=1)
     event_endpoint: str = setting(
-        "", "ZeroMQ endpoint that KV events are published at, such as tcp://0.0.0.0:5557; empty: none."
+        "", "ZeroMQ endpoint that KV events are published at, such as tcp://127.0.0.1:5557; empty: none."
     )
     event_replay_endpoint: str = setting(
-        "", "ZeroMQ endpoint where missed events are asked for, such as tcp://0.0.0.0:5558; empty: none."
+        "", "ZeroMQ endpoint where missed events are asked for, such as tcp://127.0.0.1:5558; empty: none."
+    )
+    event_curve_key: str = setting(
+        "",
+        "File with the server's secret key for these endpoints, from blockyard curve-key; empty: none.",
+    )
+    event_curve_clients: str = setting(
+        "", "Directory of the public keys, *.key, of those who may follow events; goes with event_curve_key."
     )
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
@@ -114,5 +133,25 @@ class Settings:
         """
         for known in fields(self):
             rule_of(known).check(known.name, getattr(self, known.name))
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together, and one of them is not given")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls_client_ca goes with tls_cert and tls_key, which are not given")
         if self.event_replay_endpoint and not self.event_endpoint:
             raise ValueError("event_replay_endpoint goes with event_endpoint, which is not given")
+        self._check_event_sockets()
+
+    def _check_event_sockets(self) -> None:
+        has_curve = bool(self.event_curve_key)
+        if has_curve != bool(self.event_curve_clients):
+            raise ValueError("event_curve_key and event_curve_clients go together, and one is not given")
+        if has_curve and not self.event_endpoint:
+            raise ValueError("event_curve_key goes with event_endpoint, which is not given")
+        for name in ("event_endpoint", "event_replay_endpoint"):
+            check_event_endpoint(
+                f"--{name.replace('_', '-')}",
+                getattr(self, name),
+                has_curve=has_curve,
+                is_authenticating=bool(self.token_file or self.tls_client_ca),
+                is_insecure=self.insecure,
+            )

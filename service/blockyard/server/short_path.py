@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blockyard.core.errors import BlockyardError, NotReady
+from blockyard.server.access.authenticator import Authenticator
+from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.gate import Gate, Visit
 from blockyard.server.media import Answer, header_lines, render_error
 from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
@@ -31,9 +33,10 @@ Send: TypeAlias = Callable[[Answer], None]
 
 
 class ShortCall(NamedTuple):
-    """What a URL stands for."""
+    """What a URL stands for, and what it asks of whoever calls it."""
 
     handler: PoolCallHandler
+    rule: Rule
     path: str
     path_params: Mapping[str, str]
 
@@ -44,6 +47,7 @@ class ShortPath:
     Args:
         handlers: By the last part of their path.
         gate: Lets requests in, and counts them.
+        authenticator: Knows who asks.
         journal: No answer may be sent before it has written down what the call did.
         max_body_bytes: Larger bodies are refused, by the long path.
     """
@@ -52,12 +56,16 @@ class ShortPath:
         self,
         handlers: Mapping[str, PoolCallHandler],
         gate: Gate,
+        authenticator: Authenticator,
         journal: PoolJournal,
         *,
         max_body_bytes: int,
     ) -> None:
-        self._handlers = handlers
+        self._handlers = {
+            name: (handler, rule_of("POST", handler.path_format)) for name, handler in handlers.items()
+        }
         self._gate = gate
+        self._authenticator = authenticator
         self._journal = journal
         self._known: dict[bytes, ShortCall] = {}
         self._outbox: list[tuple[Send, Visit, Answer]] = []
@@ -70,11 +78,12 @@ class ShortPath:
         known = self._known.get(url)
         if known is None and self._may_be_hot(url):
             pool, _, name = url[len(_POOLS_PATH) :].decode("latin-1").partition("/")
-            handler = self._handlers.get(name)
-            if handler is not None:
+            found = self._handlers.get(name)
+            if found is not None:
                 if len(self._known) >= MAX_KNOWN_CALLS:
                     self._known.clear()
-                known = self._known[url] = ShortCall(handler, f"{POOLS_PATH}{pool}/{name}", {"pool": pool})
+                path = f"{POOLS_PATH}{pool}/{name}"
+                known = self._known[url] = ShortCall(*found, path, {"pool": pool})
         return known
 
     @staticmethod
@@ -83,14 +92,18 @@ class ShortPath:
         return is_plain and url.startswith(_POOLS_PATH)
 
     def answer(
-        self, call: ShortCall, headers: Iterable[tuple[bytes, bytes]], body: bytes
+        self, call: ShortCall, sent: Iterable[tuple[bytes, bytes]], body: bytes
     ) -> tuple[Visit, Answer]:
-        """Do a call. Its answer is to be posted."""
+        """Do a call that came with the headers ``sent``. Its answer is to be posted."""
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
             visit.route = call.handler.path_format
-            return visit, call.handler.answer(call.path, call.path_params, dict(headers), body)
+            headers = dict(sent)
+            principal = self._authenticator.principal(headers.get(b"authorization"))
+            visit.token_id = principal.token_id
+            call.rule.check(principal, call.path_params["pool"])
+            return visit, call.handler.answer(call.path, call.path_params, headers, body, principal)
         except BlockyardError as error:
             return visit, render_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged

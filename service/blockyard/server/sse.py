@@ -2,12 +2,13 @@
 
 A `Feed` says when there is something new, and gives it in chunks. Each subscriber has one of its own and is
 written to by a task of its own, so that a slow one waits for itself alone: what it has not read yet stays
-with its feed. Streams end when the caller hangs up, and when the server stops.
+with its feed. Streams end when the caller hangs up, when it may not read on, and when the server stops.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT
@@ -57,21 +58,39 @@ class Feed(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A stream, by the scope of its request."""
+
+    scope: Scope
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Streams:
     """All open streams.
 
     Args:
         max_streams: More are refused.
+        may_go_on: Whether the caller whose request has this ASGI scope may still read.
     """
 
-    def __init__(self, max_streams: int) -> None:
+    def __init__(self, max_streams: int, may_go_on: Callable[[Scope], bool] = lambda _: True) -> None:
         self._max_streams = max_streams
+        self._may_go_on = may_go_on
         self._stopped = asyncio.Event()
-        self._open: dict[int, Scope] = {}
+        self._open: dict[int, _Open] = {}
 
     def stop(self) -> None:
         """End all of them, and take no more."""
         self._stopped.set()
+        for stream in self._open.values():
+            stream.ended.set()
+
+    def review(self) -> None:
+        """End those whose callers may not read on."""
+        for stream in self._open.values():
+            if not self._may_go_on(stream.scope):
+                stream.ended.set()
 
     async def stopped(self) -> None:
         """Wait for that."""
@@ -90,17 +109,24 @@ class Streams:
             )
 
     @contextmanager
-    def opened(self, scope: Scope) -> Iterator[None]:
-        """One of them, the request's of ``scope``, from here to the end of the block."""
-        self._open[id(scope)] = scope
+    def opened(self, scope: Scope) -> Iterator[asyncio.Event]:
+        """One of them, the request's of ``scope``, from here to the end of the block.
+
+        Yields:
+            What is set when it is to end.
+        """
+        stream = self._open[id(scope)] = _Open(scope)
+        if self._stopped.is_set() or not self._may_go_on(scope):
+            stream.ended.set()
         try:
-            yield
+            yield stream.ended
         finally:
             del self._open[id(scope)]
 
     def has(self, scope: Scope) -> bool:
         """Whether the request of ``scope`` is answered by one of them."""
-        return self._open.get(id(scope)) is scope
+        stream = self._open.get(id(scope))
+        return stream is not None and stream.scope is scope
 
     @property
     def num_open(self) -> int:
@@ -127,10 +153,10 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The whole stream."""
         try:
-            with self._streams.opened(scope):
+            with self._streams.opened(scope) as ended:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 sending = asyncio.create_task(self._send(send))
-                ends = [asyncio.create_task(self._streams.stopped()), asyncio.create_task(_hung_up(receive))]
+                ends = [asyncio.create_task(ended.wait()), asyncio.create_task(_hung_up(receive))]
                 try:
                     await asyncio.wait([sending, *ends], return_when=asyncio.FIRST_COMPLETED)
                 finally:

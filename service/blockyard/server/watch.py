@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from blockyard.core.audit import Holder
 from blockyard.core.errors import NotReady
 from blockyard.core.pool import Pool
+from blockyard.server.access.principal import Principal
 from blockyard.server.clock import Clock
 from blockyard.server.holders import Holders
 from blockyard.server.latency import LatencyWindow
@@ -37,12 +38,14 @@ class Asked:
         offset: How many of the matching pools to pass over.
         limit: How many to show.
         chosen: The pool to show all of, by its whole name; None for none.
+        principal: Who wants to, and sees no pools but those that it may know of.
     """
 
     part: str
     offset: int
     limit: int
     chosen: str | None
+    principal: Principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +123,12 @@ class WatchFeed:
     def _see(self, holders: Sequence[Holder], now_ms: int) -> Seen:
         asked, watched = self._asked, self._watched
         part = asked.part.lower()
-        matching = [(name, pool) for name, pool in watched.pools if part in name.lower()]
+        known = [(name, pool) for name, pool in watched.pools if asked.principal.reaches(name)]
+        matching = [(name, pool) for name, pool in known if part in name.lower()]
         shown = matching[asked.offset : asked.offset + asked.limit]
         chosen = self._chosen()  # again: another may have its name by now
         return Seen(
-            num_pools=len(watched.pools),
+            num_pools=len(known),
             num_matching=len(matching),
             pools=[(name, pool.statistics(now_ms)) for name, pool in shown],
             chosen=None if chosen is None else SeenPool.of(*chosen, holders, now_ms),
@@ -133,5 +137,7 @@ class WatchFeed:
 
     def _chosen(self) -> tuple[str, Pool] | None:
         name = self._asked.chosen
-        pool = None if name is None else self._watched.pools.find(name)
-        return None if name is None or pool is None else (name, pool)
+        if name is None or not self._asked.principal.reaches(name):
+            return None
+        pool = self._watched.pools.find(name)
+        return None if pool is None else (name, pool)

@@ -42,7 +42,7 @@ class ChosenPool(WatchedPool):
 class Figures(BaseModel):
     """Everything that a watcher asked for, at one moment."""
 
-    num_pools: int = Field(description="All that the server owns.")
+    num_pools: int = Field(description="All that the watcher may know of.")
     num_matching: int = Field(description="Those whose name has `filter` in it.")
     pools: list[WatchedPool] = Field(description="Of the matching ones, those asked for.")
     chosen: ChosenPool | None = Field(description="Null where none was asked for, or there is no such pool.")

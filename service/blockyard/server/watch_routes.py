@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from blockyard.core.block_map import BlockMap, map_by_lease, map_by_state
 from blockyard.core.errors import PoolNotFound
+from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
 from blockyard.server.slices import Slices
 from blockyard.server.sse import EVENT_STREAM, EventStream
@@ -41,6 +42,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         response_description="Server-sent events, a quarter of a second apart at least; each one's data.",
     )
     async def watch(
+        principal: Asking,
         part: Annotated[
             str, Query(alias="filter", max_length=128, description="Part of a pool's name, in any case.")
         ] = "",
@@ -49,7 +51,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         pool: Annotated[str | None, Query(description="Show all of this one, too, if there is one.")] = None,
     ) -> Response:
         watched.streams.check()
-        asked = Asked(part=part, offset=offset, limit=limit, chosen=pool)
+        asked = Asked(part=part, offset=offset, limit=limit, chosen=pool, principal=principal)
         return EventStream(WatchFeed(asked, watched), watched.streams)
 
     @router.get(

@@ -17,11 +17,11 @@ class KvQuantMode(StrEnum):
     """Elements as they are."""
     FP8_PER_TENSOR = "fp8_per_tensor"
     """One scale a tensor, kept elsewhere."""
-    FP8_PER_TOKEN_HEAD = "fp8_per_token_head"  # noqa: S105 - no password
+    FP8_PER_TOKEN_HEAD = "fp8_per_token_head"  # noqa: S105  # nosec B105  # no password
     """A byte an element, and a float32 scale a vector."""
-    INT8_PER_TOKEN_HEAD = "int8_per_token_head"  # noqa: S105 - no password
+    INT8_PER_TOKEN_HEAD = "int8_per_token_head"  # noqa: S105  # nosec B105  # no password
     """A byte an element, and a float32 scale a vector."""
-    INT4_PER_TOKEN_HEAD = "int4_per_token_head"  # noqa: S105 - no password
+    INT4_PER_TOKEN_HEAD = "int4_per_token_head"  # noqa: S105  # nosec B105  # no password
     """Half a byte an element, and a float32 scale a vector."""
     NVFP4 = "nvfp4"
     """Half a byte an element, and a byte of scale for every 16 of them."""

@@ -6,19 +6,20 @@ from pathlib import Path
 import click
 
 from blockyard.core.audit import Audit
-from blockyard.server.commands.connection import connected, url_option
+from blockyard.server.commands.connection import connected
 from blockyard.server.commands.data_dir import data_dir_type, reading
 from blockyard.server.commands.json_output import json_option, print_json
+from blockyard.server.commands.reach import Reach, server_options
 from blockyard.server.commands.table import print_facts, print_rows
 from blockyard.server.journal.recovery import RecoveryProgress, recover
 
 
 @click.command("audit")
 @click.argument("pool", required=False)
-@url_option
+@server_options
 @click.option("--data-dir", type=data_dir_type, help="Instead of a server: the files of one that is stopped.")
 @json_option
-def command(pool: str | None, url: str, data_dir: Path | None, as_json: bool) -> None:
+def command(pool: str | None, server: Reach, data_dir: Path | None, as_json: bool) -> None:
     """Recount POOL from its block tables: free + held + null = total. Exit status 1 if it does not add up.
 
     A server does nothing else meanwhile; a pool of a million blocks takes about a second. Of a stopped
@@ -33,7 +34,7 @@ def command(pool: str | None, url: str, data_dir: Path | None, as_json: bool) ->
     elif pool is None:
         raise click.UsageError("name a POOL, or the --data-dir of a stopped server")
     else:
-        with connected(url) as client:
+        with connected(server) as client:
             audits = [(pool, client.pool(pool).audit())]
     for name, audit in audits:
         if as_json:

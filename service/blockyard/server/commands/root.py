@@ -29,12 +29,14 @@ class Subcommand:
 
 SUBCOMMANDS = {
     "serve": Subcommand("serve", "Run a server."),
+    "token": Subcommand("token", "Make, list and revoke the tokens that a server's callers need."),
     "plan": Subcommand("plan.command", "Plan a model's KV cache: how much fits, and where it lies."),
     "replay": Subcommand("replay.command", "Replay a request trace, and see how much of it was cached."),
     "pools": Subcommand("pools", "List a server's pools."),
     "stats": Subcommand("stats", "Show a pool's figures."),
     "top": Subcommand("top.command", "Watch a server's pools, or one of them, in the terminal."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
+    "curve-key": Subcommand("curve_key", "Make a pair of keys for following events over ZeroMQ."),
     "journal": Subcommand("journal", "Print what a data directory has written down."),
 }
 

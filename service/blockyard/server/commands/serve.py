@@ -6,10 +6,14 @@ field.
 
 import sys
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any
 
 import click
 
+from blockyard.server.access.exposure import Exposed, refuse_exposure
+from blockyard.server.access.tls import TlsError, tls_context
+from blockyard.server.access.token_file import TokenFile, TokenFileError
 from blockyard.server.commands.listening import listening_sockets
 from blockyard.server.settings import Rule, Settings, rule_of
 
@@ -53,6 +57,16 @@ def _run(**values: Any) -> None:
         settings = Settings(**values)
     except ValueError as error:  # options that do not go together
         raise click.UsageError(str(error)) from error
+    try:
+        refuse_exposure(settings)
+    except Exposed as error:
+        raise click.UsageError(str(error)) from error
+    try:  # before anything is opened; the server reads them again
+        tls_context(settings)
+        if settings.token_file:
+            TokenFile(Path(settings.token_file)).read()
+    except (TlsError, TokenFileError) as error:
+        raise click.ClickException(str(error)) from error
     sockets = listening_sockets(settings.host, settings.port)
     # Half a second that neither a --help nor a mistake in the arguments should cost.
     from blockyard.server.events.errors import EventsUnavailable  # noqa: PLC0415
@@ -61,7 +75,7 @@ def _run(**values: Any) -> None:
 
     try:
         sys.exit(serve(settings, sockets))
-    except (EventsUnavailable, JournalError) as error:
+    except (EventsUnavailable, JournalError, TlsError, TokenFileError) as error:
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):

@@ -6,23 +6,24 @@ from dataclasses import asdict
 import click
 
 from blockyard.core.statistics import Statistics
-from blockyard.server.commands.connection import connected, url_option
+from blockyard.server.commands.connection import connected
 from blockyard.server.commands.json_output import json_option, print_json
+from blockyard.server.commands.reach import Reach, server_options
 from blockyard.server.commands.table import percent, print_facts
 
 
 @click.command("stats")
 @click.argument("pool")
-@url_option
+@server_options
 @json_option
-def command(pool: str, url: str, as_json: bool) -> None:
+def command(pool: str, server: Reach, as_json: bool) -> None:
     """Show the figures of POOL: its blocks, its hit rate, and what has happened in its life.
 
     \b
         blockyard stats llama-70b
         blockyard stats llama-70b --json
     """  # noqa: D301 - \b keeps click from filling the example
-    with connected(url) as client:
+    with connected(server) as client:
         stats = client.pool(pool).stats()
     if as_json:
         print_json({"pool": pool, **asdict(stats)})

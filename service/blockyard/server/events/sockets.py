@@ -8,6 +8,7 @@ PUB never waits: what a subscriber does not take in time is dropped for it, and 
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -17,6 +18,7 @@ import zmq
 import zmq.asyncio
 
 from blockyard.core.kv_batch import Batch
+from blockyard.server.events.curve import Curve
 from blockyard.server.events.errors import EventsUnavailable
 from blockyard.server.events.pool_stream import PoolStream
 
@@ -46,22 +48,30 @@ class EventSockets:
     Args:
         endpoint: Of PUB, such as ``tcp://127.0.0.1:5557``; port ``*`` takes a free one.
         replay_endpoint: Of ROUTER; empty for none.
+        curve: Who may connect; None: whoever can.
 
     Raises:
         EventsUnavailable: An endpoint is not valid, or taken.
     """
 
-    def __init__(self, endpoint: str, replay_endpoint: str = "") -> None:
+    def __init__(self, endpoint: str, replay_endpoint: str = "", curve: Curve | None = None) -> None:
         self._context = zmq.asyncio.Context()
         self._replay: zmq.asyncio.Socket | None = None
         self._turn = asyncio.Lock()
+        self._door = contextlib.ExitStack()
+        plain = zmq.Context(self._context)
+        self._publish = plain.socket(zmq.PUB)
         try:
-            self._publish = zmq.Context(self._context).socket(zmq.PUB)
+            if curve is not None:
+                self._door.enter_context(curve.door(plain))
+                curve.guard(self._publish)
             self._publish.sndhwm = MAX_WAITING
             self._publish.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES)
             self.endpoint = _bind(self._publish, endpoint, "--event-endpoint")
             if replay_endpoint:
                 self._replay = self._context.socket(zmq.ROUTER)
+                if curve is not None:
+                    curve.guard(self._replay)
                 self._replay.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES)
                 self._replay.setsockopt(zmq.ROUTER_MANDATORY, 1)
                 self._replay.sndhwm = MAX_WAITING_ANSWERS
@@ -147,6 +157,7 @@ class EventSockets:
         for socket in (self._publish, self._replay):
             if socket is not None:
                 socket.close(linger=LINGER_MS)
+        self._door.close()
         self._context.term()
 
     def __enter__(self) -> Self:

@@ -5,13 +5,20 @@ import { count } from "./figures.js";
 import { PoolDetails } from "./pool_details.js";
 import { PoolTable } from "./pool_table.js";
 import { Refused } from "./server.js";
+import { forgetToken, hasToken, keepToken } from "./token.js";
+import { TokenForm } from "./token_form.js";
 import { Watch } from "./watch.js";
 
 const MAX_ROWS = 50;
+const UNKNOWN_TOKEN = "The server does not know this token. It may have been revoked.";
+const TOO_FEW_RIGHTS =
+  "This token has too few rights: the dashboard shows the pools of all tenants, so it takes one that may read and " +
+  "has no tenant, or an admin's.";
 
 const table = new PoolTable(at("pools"), choose);
 const details = new PoolDetails();
 const watch = new Watch(hear, fail);
+const form = new TokenForm(trying);
 
 let figures = null; // as GET /v1/watch says them
 let chosen = new URLSearchParams(location.hash.slice(1)).get("pool"); // #pool=NAME
@@ -19,11 +26,12 @@ let firstRow = 0;
 let isPaused = false;
 let lastHeard = null;
 let failure = null;
+let isWaiting = false; // for a token
 
 // Following
 
 function follow() {
-  const isWatching = !isPaused && !document.hidden;
+  const isWatching = !isPaused && !isWaiting && !document.hidden;
   const query = { filter: at("filter").value.trim(), offset: firstRow, limit: MAX_ROWS };
   if (chosen !== null) query.pool = chosen;
   watch.follow(isWatching ? query : null);
@@ -34,6 +42,10 @@ function hear(message) {
   figures = message;
   lastHeard = new Date();
   failure = null;
+  if (form.isAsking) {
+    keepToken();
+    form.close();
+  }
   if (firstRow >= message.num_matching && firstRow > 0) {
     turnTo(Math.max(0, Math.ceil(message.num_matching / MAX_ROWS) - 1) * MAX_ROWS);
   } else {
@@ -44,8 +56,29 @@ function hear(message) {
 }
 
 function fail(reason) {
+  if (reason instanceof Refused && reason.isOfToken) return askForToken(reason);
   failure = reason;
   details.setLive(false);
+  show();
+}
+
+/** What was shown goes: whoever reads on may be somebody else. */
+function askForToken({ status }) {
+  const wrong = status === 403 ? TOO_FEW_RIGHTS : hasToken() ? UNKNOWN_TOKEN : "";
+  forgetToken();
+  figures = failure = lastHeard = null;
+  isWaiting = true;
+  follow();
+  table.show([], new Map(), null);
+  details.show(null, null);
+  form.ask(wrong);
+  show();
+}
+
+function trying() {
+  watch.follow(null); // an answer to the token before says nothing of this one
+  isWaiting = false;
+  follow();
   show();
 }
 
@@ -60,6 +93,9 @@ function turnTo(row) {
 function show() {
   showConnection();
   showFailure();
+  at("list").hidden = at("pause").hidden = form.isAsking;
+  at("forget").hidden = form.isAsking || !hasToken();
+  at("metrics").hidden = form.isAsking || hasToken(); // a link sends no token
   if (figures === null) return;
   const known = new Map(figures.pools.map(({ pool, stats }) => [pool, stats]));
   table.show([...known.keys()], known, chosen);
@@ -75,7 +111,8 @@ function show() {
 
 function showConnection() {
   let [state, text] = ["waiting", "Connecting"];
-  if (isPaused) [state, text] = ["paused", "Paused"];
+  if (isWaiting) [state, text] = ["waiting", "Token needed"];
+  else if (isPaused) [state, text] = ["paused", "Paused"];
   else if (failure) [state, text] = ["failed", "No answer"];
   else if (lastHeard) [state, text] = ["live", "Live"];
   at("connection").dataset.state = state;
@@ -117,6 +154,10 @@ at("pause").addEventListener("click", () => {
   at("pause").setAttribute("aria-pressed", String(isPaused));
   follow();
   show();
+});
+at("forget").addEventListener("click", () => {
+  forgetToken();
+  location.reload(); // nothing of what it showed is left
 });
 at("filter").addEventListener("input", () => turnTo(0));
 at("previous").addEventListener("click", () => turnTo(firstRow - MAX_ROWS));

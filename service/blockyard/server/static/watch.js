@@ -1,7 +1,7 @@
 // The stream of figures. It is opened anew whenever something else is asked for, when it breaks, and when it
 // has said nothing for so long that it may have died without a word.
 
-import { whyNot } from "./server.js";
+import { readStream } from "./server.js";
 
 const RETRY_MS = 1_000;
 const MAX_SILENCE_MS = 45_000;
@@ -10,7 +10,7 @@ export class Watch {
   #onFigures;
   #onFailure;
   #path = null;
-  #source = null;
+  #connection = null; // aborts the stream that is open
   #timer = 0;
 
   /** `onFigures` is told each message, `onFailure` why there is none. */
@@ -28,19 +28,13 @@ export class Watch {
   }
 
   #open() {
-    this.#source?.close();
-    this.#source = null;
+    this.#connection?.abort();
+    this.#connection = null;
     clearTimeout(this.#timer);
     if (this.#path === null) return;
-    const source = new EventSource(this.#path);
-    this.#source = source;
+    this.#connection = new AbortController();
     this.#wait(MAX_SILENCE_MS);
-    source.addEventListener("figures", (event) => {
-      if (source !== this.#source) return;
-      this.#wait(MAX_SILENCE_MS);
-      this.#onFigures(JSON.parse(event.data));
-    });
-    source.addEventListener("error", () => this.#fail(source));
+    this.#listen(this.#connection);
   }
 
   #wait(time) {
@@ -48,12 +42,26 @@ export class Watch {
     this.#timer = setTimeout(() => this.#open(), time);
   }
 
-  async #fail(source) {
-    source.close(); // it would come back by itself, but not after every failure
-    if (source !== this.#source) return;
-    const reason = await whyNot(this.#path);
-    if (source !== this.#source) return;
-    if (reason !== null) this.#onFailure(reason);
+  async #listen(connection) {
+    const stream = readStream(this.#path, connection.signal);
+    for (;;) {
+      let failure = null;
+      const heard = await stream.next().catch((error) => {
+        failure = error;
+        return { done: true };
+      });
+      if (connection !== this.#connection) return;
+      if (heard.done) return this.#end(failure);
+      this.#wait(MAX_SILENCE_MS);
+      for (const { event, data } of heard.value) {
+        if (event === "figures" && connection === this.#connection) this.#onFigures(JSON.parse(data));
+      }
+    }
+  }
+
+  /** What is wrong with a server that ended its stream in order is seen at the next try. */
+  #end(failure) {
     this.#wait(RETRY_MS);
+    if (failure !== null) this.#onFailure(failure);
   }
 }

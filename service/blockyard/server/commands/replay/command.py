@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from blockyard.server.commands.reach import Reach, access_options
 from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_server import OwnServer
 from blockyard.server.commands.replay.request import Request
@@ -45,6 +46,7 @@ WORKLOAD_OPTIONS = ("requests", "users", "system_prompts", "seed")
     **_default(f"that of TRACE, else {DEFAULT_WORKLOAD.block_size}"),
 )
 @click.option("--url", help="A server that runs.", **_default("one of its own, on a free port"))
+@access_options
 @click.option("--pool", help="Name of the pool to make.", **_default("one not in use"))
 @click.option(
     "--concurrency",
@@ -77,7 +79,7 @@ def command(  # noqa: PLR0913 - click hands over each option under its name
     trace: Path | None,
     num_blocks: int,
     block_size: int | None,
-    url: str | None,
+    server: Reach | None,
     pool: str | None,
     concurrency: int | None,
     steps: bool,
@@ -126,7 +128,7 @@ def command(  # noqa: PLR0913 - click hands over each option under its name
         pool=pool,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to clean up as after Ctrl-C
-    with _server(url) as wait_until_ready:  # our own one starts while the requests are made
+    with _server(server) as wait_until_ready:  # our own one starts while the requests are made
         to_replay = _requests(source, limit)
         # Half a second, gone by the time that the server is ready.
         from blockyard.server.commands.replay.run import print_outcome, replay  # noqa: PLC0415
@@ -144,13 +146,13 @@ def _refuse_options_of_the_other_source(*, is_trace: bool) -> None:
 
 
 @contextmanager
-def _server(url: str | None) -> Iterator[Callable[[], str]]:
-    """What gives the URL of a server that is ready: that of ``url``, or else one of our own for the while."""
-    if url is not None:
-        yield lambda: url
+def _server(named: Reach | None) -> Iterator[Callable[[], Reach]]:
+    """What gives a server that is ready: the one that is ``named``, or else one of our own for the while."""
+    if named is not None:
+        yield lambda: named
         return
     with OwnServer() as server:
-        yield server.wait_until_ready
+        yield lambda: Reach(url=server.wait_until_ready())
 
 
 def _trace_file(path: Path, id_block_size: int, block_size: int) -> TraceFile:

@@ -7,7 +7,7 @@ import os
 import re
 import select
 import signal
-import subprocess
+import subprocess  # nosec B404  # starts our own program alone
 import sys
 import threading
 from types import TracebackType
@@ -33,7 +33,7 @@ class OwnServer:
 
     def __init__(self) -> None:
         arguments = ["serve", "--host", "127.0.0.1", "--port", "0", "--volatile", "--log-level", "warning"]
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
+        self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # our own program
             [sys.executable, "-m", __name__, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

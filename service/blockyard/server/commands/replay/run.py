@@ -12,6 +12,7 @@ import click
 from blockyard.client.retry import RetryPolicy
 from blockyard.server.commands.connection import connected
 from blockyard.server.commands.json_output import print_json
+from blockyard.server.commands.reach import Reach
 from blockyard.server.commands.replay.driver import driver_of
 from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_pool import own_pool
@@ -23,15 +24,15 @@ from blockyard.server.commands.replay.trace import TraceFile
 from blockyard.server.commands.replay.workload import Workload
 
 
-def replay(requests: Sequence[Request], options: ReplayOptions, url: str) -> Outcome:
-    """Put ``requests``, at least one, to a new pool of the server at ``url``.
+def replay(requests: Sequence[Request], options: ReplayOptions, server: Reach) -> Outcome:
+    """Put ``requests``, at least one, to a new pool of ``server``.
 
     Raises:
         click.ClickException: The server does not answer, refuses, or its pool does not add up afterwards.
     """
     drive = driver_of(options)
     with (
-        connected(url, RetryPolicy()) as client,
+        connected(server, RetryPolicy()) as client,
         own_pool(client, options.pool, options.num_blocks, options.block_size) as pool,
     ):
         with progress_bar(len(requests)) as on_progress:

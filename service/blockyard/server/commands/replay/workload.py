@@ -48,7 +48,7 @@ class Workload:
 
     def requests(self) -> Iterator[Request]:
         """The requests in the order of their arrival."""
-        draw = random.Random(self.seed)  # noqa: S311 - a workload is no secret
+        draw = random.Random(self.seed)  # noqa: S311  # nosec B311  # a workload is no secret
         blocks = _Blocks(self.block_size)
         systems = [blocks.prefix(_length(draw, SYSTEM_PROMPT_TOKENS)) for _ in range(self.num_system_prompts)]
         system_weights, user_weights = _popularity(self.num_system_prompts), _popularity(self.num_users)

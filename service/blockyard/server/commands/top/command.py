@@ -7,8 +7,9 @@ import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from blockyard.server.commands.connection import connected, url_option
+from blockyard.server.commands.connection import connected
 from blockyard.server.commands.pools import pools_with_figures
+from blockyard.server.commands.reach import Reach, server_options
 from blockyard.server.commands.top.frames import frames
 from blockyard.server.commands.top.pool_view import pool_view
 from blockyard.server.commands.top.pool_watch import PoolWatch
@@ -19,7 +20,7 @@ FILE_WIDTH = 140
 
 @click.command("top")
 @click.argument("pool", required=False)
-@url_option
+@server_options
 @click.option(
     "--interval-s", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="From look to look."
 )
@@ -28,7 +29,7 @@ FILE_WIDTH = 140
     type=click.IntRange(min=1),
     help="End after so many looks. Default: at Ctrl-C; where the output is no terminal, after one.",
 )
-def command(pool: str | None, url: str, interval_s: float, looks: int | None) -> None:
+def command(pool: str | None, server: Reach, interval_s: float, looks: int | None) -> None:
     """Watch a server's pools: how full they are, what they find, what happens in them, and who is missing.
 
     Of POOL, if it is named, all is shown: a map of its blocks, who holds most of them, its workers, and how
@@ -47,7 +48,7 @@ def command(pool: str | None, url: str, interval_s: float, looks: int | None) ->
     if not console.is_terminal:
         console = Console(width=max(console.width, FILE_WIDTH))
         looks = looks or 1
-    with _frames(console, url, pool, interval_s, looks) as shown:
+    with _frames(console, server, pool, interval_s, looks) as shown:
         if console.is_terminal:
             _show(console, shown, is_endless=looks is None)
         else:
@@ -57,10 +58,10 @@ def command(pool: str | None, url: str, interval_s: float, looks: int | None) ->
 
 @contextmanager
 def _frames(
-    console: Console, url: str, pool: str | None, interval_s: float, looks: int | None
+    console: Console, server: Reach, pool: str | None, interval_s: float, looks: int | None
 ) -> Iterator[Iterator[RenderableType]]:
     """Of all pools, or of the one that is named; at the width that the terminal has by then."""
-    with connected(url) as client:
+    with connected(server) as client:
         if pool is None:
 
             def see() -> PoolFigures:
@@ -69,7 +70,7 @@ def _frames(
             yield frames(
                 see,
                 lambda now, before: pools_table(now, before, console.width),
-                title=url,
+                title=server.url,
                 interval_s=interval_s,
                 looks=looks,
             )
@@ -78,11 +79,11 @@ def _frames(
         def height() -> int | None:
             return console.height if looks is None else None
 
-        with PoolWatch(url, pool) as watch:
+        with PoolWatch(server, pool) as watch:
             yield frames(
                 watch.look,
                 lambda now, before: pool_view(now, before, console.width, height()),
-                title=url,
+                title=server.url,
                 interval_s=interval_s,
                 looks=looks,
             )

@@ -16,9 +16,13 @@ from blockyard.client.call import reader, success
 from blockyard.client.delivery import origin_of
 from blockyard.client.errors import ConnectionLost
 from blockyard.client.protocol import check_pool_name, pool_path
+from blockyard.client.tls import context_for
+from blockyard.client.token import token_headers
 from blockyard.client.wire import Response
 from blockyard.core.block_map import BlockMap
 from blockyard.core.errors import PoolNotFound
+from blockyard.server.commands.connection import tls_files
+from blockyard.server.commands.reach import Reach
 from blockyard.server.latency import CallLatency
 from blockyard.server.watch_messages import ChosenPool, Figures, MapReply
 
@@ -50,17 +54,23 @@ class PoolWatch:
     """Looks at one pool; to be closed.
 
     Args:
-        url: The server's.
+        server: How it is reached.
         pool: The pool's name.
 
     Raises:
-        ValueError: ``url`` is not a server's.
+        ValueError: ``server`` cannot be reached so.
         InvalidRequest: No pool can have this name.
     """
 
-    def __init__(self, url: str, pool: str) -> None:
+    def __init__(self, server: Reach, pool: str) -> None:
         self._pool = check_pool_name(pool)
-        self._http = httpx.Client(base_url=origin_of(url), timeout=TIMEOUT_S)
+        origin = origin_of(server.url)
+        self._http = httpx.Client(
+            base_url=origin,
+            timeout=TIMEOUT_S,
+            headers=token_headers(server.token),
+            verify=context_for(origin, tls_files(server)) or True,
+        )
 
     def look(self) -> SeenPool:
         """The pool as it is now.
