@@ -183,6 +183,16 @@ class Pool:
             num_sequences=0 if tenant is None else tenant.num_sequences,
         )
 
+    def remembers(self, command: ask.Command) -> bool:
+        """Whether ``command`` came before, and its outcome is kept: then it is done already."""
+        if not isinstance(command, ask.Idempotent):
+            return False
+        inner = command.command
+        holder: Lease | Tenant | None = self.tenants.find(inner.tenant)
+        if isinstance(inner, ask.LeaseCommand):
+            holder = self.leases.get(inner.lease_id)
+        return holder is not None and holder.replies.knows(command.key)
+
     def may_retry(self, name: TenantId, refusal: InsufficientBlocks, num_reserved_blocks: int) -> bool:
         """Whether what was refused to a tenant may be given to it by now; not surely: prefixes come and go.
 

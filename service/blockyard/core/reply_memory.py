@@ -20,6 +20,10 @@ class ReplyMemory:
         self._outcomes: dict[str, tuple[bytes, Reply | BlockyardError]] = {}
         self._num_block_ids = 0
 
+    def knows(self, key: str) -> bool:
+        """Whether there was an outcome under ``key`` that is kept."""
+        return key in self._outcomes
+
     def recall(self, key: str, fingerprint: bytes) -> Reply | None:
         """The reply given under ``key``; None if there was none.
 

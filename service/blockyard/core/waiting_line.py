@@ -35,8 +35,9 @@ class WaitingLine(Generic[T]):
         self._time = 0.0
         """The virtual time at which somebody was served last."""
 
-    def __len__(self) -> int:
-        return sum(len(queue.waiting) for queue in self._queues.values())
+    def __iter__(self) -> Iterator[T]:
+        """All who wait, as of now."""
+        return iter([waiter for queue in self._queues.values() for waiter in queue.waiting])
 
     def num_waiting(self, tenant: TenantId) -> int:
         """How many of the tenant's wait."""

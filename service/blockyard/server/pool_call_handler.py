@@ -15,14 +15,16 @@ from starlette.routing import Route
 
 from blockyard.core import commands as ask
 from blockyard.core.errors import InvalidRequest
+from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Found, LeaseGranted, Reply
-from blockyard.server.access.principal import PRINCIPAL_KEY, Principal
+from blockyard.server.access.principal import PRINCIPAL_KEY
 from blockyard.server.clock import Clock
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
-from blockyard.server.schemas import LookupBody, PoolBody
+from blockyard.server.schemas import LookupBody, PoolBody, WaitingBody
+from blockyard.server.waiting_rooms import HasToWait, WaitingRooms
 
 MAX_KEY_LENGTH = 256
 POOLS_PATH = "/v1/pools/"
@@ -34,18 +36,29 @@ class PoolCallHandler:
     Args:
         call: Which.
         pools: The server's pools.
+        rooms: Where calls wait for blocks of them.
         clock: The time that commands are given.
 
     Attributes:
         path_format: Its path's template.
     """
 
-    __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer", "path_format")
+    __slots__ = (
+        "_body_is_optional",
+        "_call",
+        "_clock",
+        "_pools",
+        "_reader",
+        "_rooms",
+        "_writer",
+        "path_format",
+    )
 
-    def __init__(self, call: PoolCall, pools: Pools, clock: Clock) -> None:
+    def __init__(self, call: PoolCall, pools: Pools, rooms: WaitingRooms, clock: Clock) -> None:
         self.path_format = f"{POOLS_PATH}{{pool}}{call.path}"
         self._call = call
         self._pools = pools
+        self._rooms = rooms
         self._clock = clock
         self._reader: BodyReader[PoolBody] = BodyReader(call.body, takes_msgpack=call.is_hot)
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
@@ -58,24 +71,30 @@ class PoolCallHandler:
         scope["route"] = self  # requests are counted by its template
         if scope["query_string"]:
             raise InvalidRequest.of("query", "this route takes no query parameters")
-        principal = scope[PRINCIPAL_KEY]
+        tenant = scope[PRINCIPAL_KEY].tenant
         headers = dict(scope["headers"])
-        return self.answer(scope["path"], request.path_params, headers, raw, principal).response()
+        try:
+            answer = self.answer(scope["path"], request.path_params, headers, raw, tenant)
+        except HasToWait as late:
+            reply = await self._rooms.wait(late, request.receive)
+            answer = self._written(reply, headers)
+        return answer.response()
 
     def answer(
-        self, path: str, path_params: Mapping[str, Any], headers: Headers, raw: bytes, principal: Principal
+        self, path: str, path_params: Mapping[str, Any], headers: Headers, raw: bytes, tenant: TenantId
     ) -> Answer:
-        """Do the call that is in ``raw``. That ``principal`` may make it was found out before.
+        """Do the call that is in ``raw``. That its caller may make it was found out before.
 
         Args:
             path: Of the request.
             path_params: Its variable parts by their names.
             headers: By their lower-case names.
             raw: Its body.
-            principal: Who asks.
+            tenant: Whose call it is.
 
         Raises:
             BlockyardError: It is refused.
+            HasToWait: It may wait for blocks, and has to.
         """
         call = self._call
         if not raw and self._body_is_optional:
@@ -84,21 +103,28 @@ class PoolCallHandler:
         name = path_params["pool"]
         reply: Reply
         if call.command is None:
-            reply = _lookup(self._pools.get(name), cast("LookupBody", body))
+            reply = _lookup(self._pools.get(name), cast("LookupBody", body), tenant)
         else:
-            asked = call.command(body, path_params, principal)
+            asked = call.command(body, path_params, tenant)
             command = once(headers, path, raw, asked) if call.method == "POST" else asked
-            reply = self._pools.apply(name, command, self._clock.now_ms())
+            if isinstance(body, WaitingBody) and body.wait_ms:
+                reply = self._rooms.apply_or_wait(name, command, body.wait_ms)
+            else:
+                reply = self._pools.apply(name, command, self._clock.now_ms())
             if isinstance(reply, LeaseGranted):
                 reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
+        return self._written(reply, headers)
+
+    def _written(self, reply: Reply, headers: Headers) -> Answer:
+        call = self._call
         return self._writer.write(reply, msgpack=call.is_hot and wants_msgpack(headers), status=call.status)
 
 
 class PoolCallHandlers:
     """A handler for each of `POOL_CALLS`."""
 
-    def __init__(self, pools: Pools, clock: Clock) -> None:
-        self._by_path = {call.path: PoolCallHandler(call, pools, clock) for call in POOL_CALLS}
+    def __init__(self, pools: Pools, rooms: WaitingRooms, clock: Clock) -> None:
+        self._by_path = {call.path: PoolCallHandler(call, pools, rooms, clock) for call in POOL_CALLS}
 
     def routes(self) -> list[Route]:
         """All of them as routes."""
@@ -128,11 +154,13 @@ def once(headers: Headers, path: str, raw: bytes, command: ask.PoolCommand) -> a
     return ask.Idempotent(key=key, fingerprint=fingerprint, command=command)
 
 
-def _lookup(pool: Pool, body: LookupBody) -> Found:
+def _lookup(pool: Pool, body: LookupBody, tenant: TenantId) -> Found:
     pool.check_epoch(body.epoch)
     return pool.lookup(
         num_tokens=body.num_tokens,
         block_hashes=body.block_hashes,
         token_ids=body.token_ids,
         extras=body.extras(),
+        tenant=tenant,
+        tenant_only=body.tenant_only,
     )

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias, cast
 
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
-from blockyard.core.ids import LeaseId
+from blockyard.core.ids import LeaseId, TenantId
 from blockyard.server import schemas
-from blockyard.server.access.principal import Principal
 
-MakeCommand: TypeAlias = Callable[[Any, Mapping[str, Any], Principal], ask.PoolCommand]
-"""From a body, the path's variable parts by their names, and who asks."""
+MakeCommand: TypeAlias = Callable[[Any, Mapping[str, Any], TenantId], ask.PoolCommand]
+"""From a body, the path's variable parts by their names, and whose the command is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +42,32 @@ class PoolCall:
     method: str = "POST"
 
 
-def _own_command(body: Any, _: Mapping[str, Any], __: Principal) -> ask.PoolCommand:
-    return cast("ask.PoolCommand", body.command())
+def _own_command(body: Any, _: Mapping[str, Any], tenant: TenantId) -> ask.PoolCommand:
+    return cast("ask.PoolCommand", body.command(tenant))
 
 
-def _create_lease(body: schemas.CreateLease, _: Mapping[str, Any], __: Principal) -> ask.CreateLease:
+def _create_lease(body: schemas.CreateLease, _: Mapping[str, Any], tenant: TenantId) -> ask.CreateLease:
     return ask.CreateLease(
-        lease_id=LeaseId(secrets.token_hex(16)), holder=body.holder, ttl_ms=body.ttl_ms, epoch=body.epoch
+        tenant=tenant,
+        lease_id=LeaseId(secrets.token_hex(16)),
+        holder=body.holder,
+        ttl_ms=body.ttl_ms,
+        epoch=body.epoch,
     )
 
 
-def _renew_lease(body: schemas.PoolBody, path: Mapping[str, Any], _: Principal) -> ask.RenewLease:
-    return ask.RenewLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
+def _renew_lease(body: schemas.PoolBody, path: Mapping[str, Any], tenant: TenantId) -> ask.RenewLease:
+    return ask.RenewLease(tenant=tenant, lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _delete_lease(body: schemas.PoolBody, path: Mapping[str, Any], _: Principal) -> ask.DeleteLease:
-    return ask.DeleteLease(lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
+def _delete_lease(body: schemas.PoolBody, path: Mapping[str, Any], tenant: TenantId) -> ask.DeleteLease:
+    return ask.DeleteLease(tenant=tenant, lease_id=LeaseId(path["lease_id"]), epoch=body.epoch)
 
 
-def _reset_prefix_cache(body: schemas.PoolBody, _: Mapping[str, Any], __: Principal) -> ask.ResetPrefixCache:
-    return ask.ResetPrefixCache(epoch=body.epoch)
+def _reset_prefix_cache(
+    body: schemas.PoolBody, _: Mapping[str, Any], tenant: TenantId
+) -> ask.ResetPrefixCache:
+    return ask.ResetPrefixCache(tenant=tenant, epoch=body.epoch)
 
 
 POOL_CALLS = (

@@ -1,11 +1,19 @@
 """The pools that this server owns, by name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from blockyard.core.commands import Command, ExpireLeases, Resume
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, PoolInUse, PoolNotFound
+from blockyard.core.errors import (
+    BlockyardError,
+    InvalidRequest,
+    PlanNotFound,
+    PoolExists,
+    PoolInUse,
+    PoolNotFound,
+)
+from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
@@ -15,15 +23,21 @@ from blockyard.server.journal.command_codec import encode_command
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.recovery import RecoveredPool
 from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.waiting_room import WaitingRoom
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OwnedPool:
-    """``line``: of its commands in the journal; None where there is no journal."""
+    """A pool, and what belongs to it.
+
+    ``line``: of its commands in the journal; None where there is no journal.
+    ``room``: those who wait for its blocks; None where nobody ever has.
+    """
 
     pool: Pool
     plan: Plan | None
     line: Line | None
+    room: WaitingRoom | None = None
 
 
 class Pools:
@@ -95,6 +109,43 @@ class Pools:
             BlockyardError: As `Pool.apply`.
         """
         owned = self._owned(name)
+        room = owned.room
+        if room is None:
+            return self._apply(name, owned, command, now_ms)
+        try:
+            return self._apply(name, owned, room.leaving_reserved(command), now_ms)
+        finally:
+            room.notice()
+
+    def waiting_room(self, name: str, now_ms: Callable[[], int]) -> WaitingRoom:
+        """Where calls to the pool of this name wait for blocks; made when the first one does.
+
+        Args:
+            name: The pool's.
+            now_ms: The time that is given to commands of those who have waited.
+
+        Raises:
+            PoolNotFound: There is no such pool.
+        """
+        owned = self._owned(name)
+        if owned.room is None:
+            owned.room = WaitingRoom(
+                owned.pool, lambda command: self._apply(name, owned, command, now_ms())
+            )
+        return owned.room
+
+    def num_waiting(self, name: str, tenant: TenantId) -> int:
+        """How many of the tenant's calls wait for blocks of the pool of this name. Raises PoolNotFound."""
+        room = self._owned(name).room
+        return 0 if room is None else room.num_waiting(tenant)
+
+    def refuse_waiters(self, error: BlockyardError) -> None:
+        """Answer all calls that wait for blocks with ``error``."""
+        for owned in self._pools.values():
+            if owned.room is not None:
+                owned.room.close(error)
+
+    def _apply(self, name: str, owned: _OwnedPool, command: Command, now_ms: int) -> Reply:
         # Before it is done: what cannot be written down is not.
         entry = None if owned.line is None else encode_command(command, now_ms)
         try:
@@ -168,6 +219,8 @@ class Pools:
         if owned.line is not None:
             self._journal.drop(owned.line)
         del self._pools[name]
+        if owned.room is not None:
+            owned.room.close(PoolNotFound.of(name))
         self._hub.drop(name)
         return owned.pool
 

@@ -8,7 +8,7 @@ from blockyard.core import commands as ask
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm, are_plain_int32
-from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.packing import unpack_column
 from blockyard.server.body import Body, Count, Name, PositiveCount
 
@@ -55,9 +55,9 @@ class LeaseBody(PoolBody):
 
     lease_id: Annotated[str, Field(min_length=1, max_length=128)]
 
-    def base(self) -> dict[str, Any]:
-        """The fields that all commands under a lease share."""
-        return {"lease_id": LeaseId(self.lease_id), "epoch": self.epoch}
+    def base(self, tenant: TenantId) -> dict[str, Any]:
+        """The fields that all commands of ``tenant`` under a lease share."""
+        return {"tenant": tenant, "lease_id": LeaseId(self.lease_id), "epoch": self.epoch}
 
 
 class MmFeature(Body):
@@ -110,6 +110,11 @@ class ContentBody(ExtrasBody):
     )
     token_ids: TokenIds = Field(
         default_factory=list, description="Instead of hashes: tokens not sent before."
+    )
+    tenant_only: bool = Field(
+        False,
+        description="Nobody else is to find this content, also where the pool shares it across tenants. To be "
+        "said where a cache salt is hashed in; beside cache_salt it goes without saying.",
     )
 
 
@@ -196,6 +201,7 @@ class AdmissionBody(ContentBody):
             token_ids=self.token_ids,
             event_token_ids=self.event_token_ids,
             extras=self.extras(),
+            tenant_only=self.tenant_only,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
             num_prompt_tokens=self.num_prompt_tokens,
@@ -203,7 +209,17 @@ class AdmissionBody(ContentBody):
         )
 
 
-class AllocateBody(LeaseBody, AdmissionBody):
+class WaitingBody(LeaseBody):
+    """A body of a call that may wait."""
+
+    wait_ms: Count = Field(
+        0,
+        description="Where there are too few blocks, wait so long for them instead of being refused at once: "
+        "first come, first served within a tenant, and by weight across tenants.",
+    )
+
+
+class AllocateBody(WaitingBody, AdmissionBody):
     """Blocks for a new sequence, or more for one that the lease holds."""
 
     num_computed_tokens: Count | None = Field(
@@ -211,10 +227,13 @@ class AllocateBody(LeaseBody, AdmissionBody):
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
 
-    def command(self) -> ask.Allocate:
-        """The command."""
+    def command(self, tenant: TenantId) -> ask.Allocate:
+        """The command of ``tenant``."""
         return ask.Allocate(
-            **self.base(), admission=self.admission(), num_computed_tokens=self.num_computed_tokens
+            **self.base(tenant),
+            admission=self.admission(),
+            num_computed_tokens=self.num_computed_tokens,
+            is_waiting=self.wait_ms > 0,
         )
 
 
@@ -229,10 +248,10 @@ class CommitBody(LeaseBody):
     token_ids: TokenIds = Field(default_factory=list)
     event_token_ids: EventTokenIds = Field(default_factory=list)
 
-    def command(self) -> ask.Commit:
-        """The command."""
+    def command(self, tenant: TenantId) -> ask.Commit:
+        """The command of ``tenant``."""
         return ask.Commit(
-            **self.base(),
+            **self.base(tenant),
             sequence_id=SequenceId(self.sequence_id),
             num_computed_tokens=self.num_computed_tokens,
             block_hashes=self.block_hashes,
@@ -246,9 +265,9 @@ class FreeBody(LeaseBody):
 
     sequence_ids: Annotated[list[Name], Field(fail_fast=True)]
 
-    def command(self) -> ask.Free:
-        """The command."""
-        return ask.Free(**self.base(), sequence_ids=[SequenceId(name) for name in self.sequence_ids])
+    def command(self, tenant: TenantId) -> ask.Free:
+        """The command of ``tenant``."""
+        return ask.Free(**self.base(tenant), sequence_ids=[SequenceId(name) for name in self.sequence_ids])
 
 
 class StepCommitBody(Body):
@@ -298,11 +317,11 @@ class StepBody(LeaseBody):
     extend: StepExtendBody | None = None
     admit: list[AdmissionBody] = Field(default_factory=list)
 
-    def command(self) -> ask.Step:
-        """The command. Handles are plain integers on the wire, and pass as they are."""
+    def command(self, tenant: TenantId) -> ask.Step:
+        """The command of ``tenant``. Handles are plain integers on the wire, and pass as they are."""
         commit, free, extend = self.commit, self.free, self.extend
         return ask.Step(
-            **self.base(),
+            **self.base(tenant),
             step_id=self.step_id,
             commit=ask.StepCommit(
                 sequences=_handles(commit.sequences), num_computed_tokens=commit.num_computed_tokens
@@ -326,14 +345,16 @@ class StepBody(LeaseBody):
         )
 
 
-class AllocateBlocksBody(LeaseBody):
+class AllocateBlocksBody(WaitingBody):
     """Blocks to hold without a sequence."""
 
     num_blocks: PositiveCount
 
-    def command(self) -> ask.AllocateBlocks:
-        """The command."""
-        return ask.AllocateBlocks(**self.base(), num_blocks=self.num_blocks)
+    def command(self, tenant: TenantId) -> ask.AllocateBlocks:
+        """The command of ``tenant``."""
+        return ask.AllocateBlocks(
+            **self.base(tenant), num_blocks=self.num_blocks, is_waiting=self.wait_ms > 0
+        )
 
 
 class FreeBlocksBody(LeaseBody):
@@ -341,9 +362,9 @@ class FreeBlocksBody(LeaseBody):
 
     block_ids: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(fail_fast=True)]
 
-    def command(self) -> ask.FreeBlocks:
-        """The command."""
-        return ask.FreeBlocks(**self.base(), block_ids=self.block_ids)
+    def command(self, tenant: TenantId) -> ask.FreeBlocks:
+        """The command of ``tenant``."""
+        return ask.FreeBlocks(**self.base(tenant), block_ids=self.block_ids)
 
 
 def _handles(column: list[int]) -> list[SequenceHandle]:

@@ -103,7 +103,8 @@ class ShortPath:
             principal = self._authenticator.principal(headers.get(b"authorization"))
             visit.token_id = principal.token_id
             call.rule.check(principal, call.path_params["pool"])
-            return visit, call.handler.answer(call.path, call.path_params, headers, body, principal)
+            answer = call.handler.answer(call.path, call.path_params, headers, body, principal.tenant)
+            return visit, answer
         except BlockyardError as error:
             return visit, render_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged

@@ -156,7 +156,7 @@ class EventStream(Response):
             with self._streams.opened(scope) as ended:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 sending = asyncio.create_task(self._send(send))
-                ends = [asyncio.create_task(ended.wait()), asyncio.create_task(_hung_up(receive))]
+                ends = [asyncio.create_task(ended.wait()), asyncio.create_task(hung_up(receive))]
                 try:
                     await asyncio.wait([sending, *ends], return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -188,6 +188,7 @@ class EventStream(Response):
         return chunk
 
 
-async def _hung_up(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
+    """Wait until the caller has."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from blockyard.core.ids import NO_TENANT, TenantId
+
 PRINCIPAL_KEY = "blockyard.principal"
 """Where a request's ASGI scope has its `Principal`."""
 
@@ -29,13 +31,13 @@ class Principal:
     """The bearer of a token, or everyone where there are no tokens.
 
     Attributes:
-        tenant: Whose leases are its own; empty for none: an operator's.
+        tenant: Whose leases are its own; `NO_TENANT` for none: an operator's.
         scopes: What it may do.
         pools: Patterns of the names of those pools that it may know of, as of `fnmatch`, in one case.
         token_id: Of its token; empty where it has none.
     """
 
-    tenant: str = ""
+    tenant: TenantId = NO_TENANT
     scopes: frozenset[Scope] = frozenset()
     pools: tuple[str, ...] = ()
     token_id: str = ""

@@ -12,7 +12,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from blockyard.core.ids import TenantId
 from blockyard.server.access.principal import ALL_POOLS, Principal, Scope
+from blockyard.server.body import TENANT_PATTERN
 
 PREFIX = "byd"
 """What tokens begin with, so that scanners of secrets know them."""
@@ -30,7 +32,7 @@ class TokenEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     id: str = Field(pattern=r"^[0-9a-f]{4,64}$")
-    tenant: str = Field("", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,127})?$")
+    tenant: str = Field("", pattern=f"^({TENANT_PATTERN})?$")
     scopes: list[Scope] = Field(min_length=1)
     pools: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(list(ALL_POOLS), min_length=1)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
@@ -41,7 +43,7 @@ class TokenEntry(BaseModel):
     def principal(self) -> Principal:
         """Who bears it."""
         return Principal(
-            tenant=self.tenant, scopes=frozenset(self.scopes), pools=tuple(self.pools), token_id=self.id
+            tenant=TenantId(self.tenant), scopes=frozenset(self.scopes), pools=tuple(self.pools), token_id=self.id
         )
 
 

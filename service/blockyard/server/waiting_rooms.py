@@ -1,0 +1,143 @@
+"""Calls that wait for blocks, over all pools: how they come to wait, for how long, and how many may."""
+
+import asyncio
+from collections import Counter
+
+from starlette.types import Receive
+
+from blockyard.core.commands import Command
+from blockyard.core.errors import InsufficientBlocks, LimitExceeded, NotReady, Overloaded
+from blockyard.core.ids import TenantId
+from blockyard.core.replies import Reply
+from blockyard.server.clock import Clock
+from blockyard.server.pools import Pools
+from blockyard.server.readiness import RETRY_AFTER_MS as STOPPED_RETRY_AFTER_MS
+from blockyard.server.sse import hung_up
+from blockyard.server.waiting_room import Waiter, WaitingRoom, can_ever_be_given, unkeyed
+
+RETRY_AFTER_MS = 1_000
+"""When there may be room for one more."""
+
+
+class HasToWait(Exception):
+    """A call has to wait: there are too few blocks for it, or it is not its turn.
+
+    Attributes:
+        pool: The pool's name.
+        command: What it asks for.
+        tenant: Whose it is.
+        wait_ms: How long it may wait.
+        refusal: Why it is not done; None where others of its tenant wait before it.
+    """
+
+    def __init__(
+        self, pool: str, command: Command, tenant: TenantId, wait_ms: int, refusal: InsufficientBlocks | None
+    ) -> None:
+        super().__init__(pool)
+        self.pool = pool
+        self.command = command
+        self.tenant = tenant
+        self.wait_ms = wait_ms
+        self.refusal = refusal
+
+
+class CallerGone(Exception):
+    """The caller hung up while it waited."""
+
+
+class WaitingRooms:
+    """One for each pool that somebody waits for.
+
+    Args:
+        pools: The server's.
+        clock: The time that commands are given.
+        max_wait_ms: Longest time that a call may wait.
+        max_waiting: Calls that may wait at a time.
+        max_waiting_per_tenant: The same of one tenant, so that it leaves room for others.
+    """
+
+    def __init__(
+        self, pools: Pools, clock: Clock, *, max_wait_ms: int, max_waiting: int, max_waiting_per_tenant: int
+    ) -> None:
+        self._pools = pools
+        self._clock = clock
+        self._max_wait_ms = max_wait_ms
+        self._max_waiting = max_waiting
+        self._max_waiting_per_tenant = max_waiting_per_tenant
+        self._waiting: Counter[TenantId] = Counter()
+
+    def apply_or_wait(self, pool: str, command: Command, wait_ms: int) -> Reply:
+        """Do ``command``, an allocation that may wait for ``wait_ms``, now.
+
+        Raises:
+            HasToWait: That cannot be, but may in time.
+            LimitExceeded: It would wait for too long.
+            BlockyardError: It is refused.
+        """
+        if wait_ms > self._max_wait_ms:
+            raise LimitExceeded.of("max_wait_ms", self._max_wait_ms, f"no call waits for {wait_ms} ms here")
+        tenant = unkeyed(command).tenant
+        if self._pools.num_waiting(pool, tenant) and not self._pools.get(pool).remembers(command):
+            raise HasToWait(pool, command, tenant, wait_ms, None)
+        try:
+            return self._pools.apply(pool, command, self._clock.now_ms())
+        except InsufficientBlocks as refusal:
+            if not can_ever_be_given(refusal):
+                raise
+            raise HasToWait(pool, command, tenant, wait_ms, refusal) from None
+
+    async def wait(self, late: HasToWait, receive: Receive) -> Reply:
+        """The reply once it is the turn of a call that has to wait.
+
+        Raises:
+            InsufficientBlocks: The time is up, and nothing was given.
+            Overloaded: Too many wait already.
+            CallerGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
+            BlockyardError: It is refused for another reason, such as the end of its lease.
+        """
+        self._check_room(late.tenant)
+        room = self._pools.waiting_room(late.pool, self._clock.now_ms)
+        waiter = room.join(late.command, late.refusal)
+        self._waiting[late.tenant] += 1
+        try:
+            return await self._outcome(waiter, room, late, receive)
+        finally:
+            room.leave(waiter)
+            self._waiting[late.tenant] -= 1
+            if not self._waiting[late.tenant]:
+                del self._waiting[late.tenant]
+
+    def stop(self) -> None:
+        """Answer all who wait that the server stops."""
+        figures = {"retry_after_ms": STOPPED_RETRY_AFTER_MS}
+        self._pools.refuse_waiters(NotReady("the server is stopping: try again", figures))
+
+    async def _outcome(self, waiter: Waiter, room: WaitingRoom, late: HasToWait, receive: Receive) -> Reply:
+        gone = asyncio.create_task(hung_up(receive))
+        try:
+            await asyncio.wait(
+                [waiter.outcome, gone], timeout=late.wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            gone.cancel()
+        if waiter.outcome.done():
+            return waiter.outcome.result()
+        if gone.done() and not gone.cancelled():
+            raise CallerGone
+        room.leave(waiter)
+        if waiter.refusal is not None:
+            raise waiter.refusal
+        return self._pools.apply(late.pool, late.command, self._clock.now_ms())  # never tried so far
+
+    def _check_room(self, tenant: TenantId) -> None:
+        figures = {"retry_after_ms": RETRY_AFTER_MS}
+        if self._waiting.total() >= self._max_waiting:
+            raise Overloaded(
+                f"{self._max_waiting} calls wait for blocks already (--max-waiting-calls): try again", figures
+            )
+        if self._waiting[tenant] >= self._max_waiting_per_tenant:
+            raise Overloaded(
+                f"{self._max_waiting_per_tenant} calls of this tenant wait for blocks already "
+                "(--max-waiting-calls-per-tenant): try again",
+                figures,
+            )
