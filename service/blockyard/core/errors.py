@@ -16,7 +16,10 @@
     ├── DoubleFree                 double_free
     ├── StaleEpoch                 stale_epoch
     ├── LeaseExpired               lease_expired
+    ├── LimitExceeded              limit_exceeded              a bound that the server's settings name
     ├── BodyTooLarge               body_too_large
+    ├── HeadTooLarge               head_too_large
+    ├── RequestTimeout             request_timeout             a retry can succeed
     ├── Overloaded                 overloaded                  a retry can succeed after a pause
     ├── NotReady                   not_ready                   a retry can succeed after a pause
     └── PlanError                  a branch of its own: see `blockyard.planning.errors`
@@ -235,8 +238,52 @@ class BodyTooLarge(BlockyardError):
         )
 
 
+class LimitExceeded(BlockyardError):
+    """A bound that one of the server's settings sets. Figures: ``limit``, the setting's name, and ``max``."""
+
+    code = "limit_exceeded"
+    title = "A limit of the server is reached"
+
+    @classmethod
+    def of(cls, limit: str, most: int, what: str) -> "LimitExceeded":
+        """``what`` is a sentence that says what would be over the setting ``limit``, which is ``most``."""
+        return cls(f"{what} (--{limit.replace('_', '-')})", {"limit": limit, "max": most})
+
+
+class HeadTooLarge(BlockyardError):
+    """Request line and headers are over the limit. Figures: ``max_head_bytes``."""
+
+    code = "head_too_large"
+    title = "The head of the request is too large"
+
+    @classmethod
+    def of(cls, max_head_bytes: int) -> "HeadTooLarge":
+        """``max_head_bytes`` is the server's limit."""
+        return cls(
+            f"request line and headers, or what stands behind a body, are over {max_head_bytes} bytes "
+            "(--max-head-bytes)",
+            {"max_head_bytes": max_head_bytes},
+        )
+
+
+class RequestTimeout(BlockyardError):
+    """The request did not arrive in time, or its answer was not there in time.
+
+    The latter alone may have been carried out: a repeat under its idempotency key tells. Figures: ``limit``,
+    the setting's name, and ``max``, its value in seconds.
+    """
+
+    code = "request_timeout"
+    title = "The request took too long"
+
+    @classmethod
+    def of(cls, limit: str, max_s: int, what: str) -> "RequestTimeout":
+        """``what`` was not there within ``max_s``, as the setting ``limit`` says."""
+        return cls(f"{what} within {max_s} s (--{limit.replace('_', '-')})", {"limit": limit, "max": max_s})
+
+
 class Overloaded(BlockyardError):
-    """More requests are in flight than the server takes. Figures: ``retry_after_ms``."""
+    """The server has more to do than it can do soon. Figures: ``retry_after_ms``."""
 
     code = "overloaded"
     title = "The server is overloaded"
@@ -268,7 +315,10 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     DoubleFree,
     StaleEpoch,
     LeaseExpired,
+    LimitExceeded,
     BodyTooLarge,
+    HeadTooLarge,
+    RequestTimeout,
     Overloaded,
     NotReady,
 )

@@ -42,8 +42,8 @@ from blockyard.core.statistics import Counters, HitWindow, Statistics
 from blockyard.core.step import PlannedStep
 from blockyard.core.workers import Memory, Worker, Workers
 
-MAX_POOL_REPLIES = 1024
-"""Idempotency keys of calls without a lease that a pool remembers."""
+POOL_REPLIES_FACTOR = 4
+"""How many times the idempotency keys of a lease a pool remembers, of calls without one."""
 
 
 class Pool:
@@ -62,7 +62,7 @@ class Pool:
         self.now_ms = 0
         self.counters = Counters()
         self.hits = HitWindow()
-        self.replies = ReplyMemory(MAX_POOL_REPLIES)
+        self.replies = ReplyMemory(POOL_REPLIES_FACTOR * config.max_replies)
         self.leases: dict[LeaseId, Lease] = {}
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
@@ -245,6 +245,7 @@ class Pool:
             epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
+            replies=ReplyMemory(self.config.max_replies),
         )
         self.leases[lease.lease_id] = lease
         self.counters.num_created_leases += 1

@@ -66,7 +66,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     if pool.events is not None:
         pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
-    leases = [Lease.from_state(lease) for lease in state["leases"]]
+    leases = [Lease.from_state(lease, config.max_replies) for lease in state["leases"]]
     pool.leases = {lease.lease_id: lease for lease in leases}
     pool.next_expiry_ms = min((lease.expires_at_ms for lease in leases), default=None)
     hasher = config.hasher() if any(sequence["chain"] for sequence in state["sequences"]) else None

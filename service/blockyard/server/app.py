@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -15,17 +15,19 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
+from blockyard.core.errors import BlockyardError, InvalidRequest, LimitExceeded, NotReady
 from blockyard.server import openapi
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
 from blockyard.server.collector import no_collections
+from blockyard.server.connection_timer import ConnectionLimits
 from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.events.hub import EventHub
 from blockyard.server.events.routes import event_routes
 from blockyard.server.gate import Gate
 from blockyard.server.guard import Guard
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.holders import Holders
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
@@ -86,6 +88,7 @@ class Server:
         pools: The pools that it owns; those of the journal, once it is ready.
         readiness: Whether it takes requests.
         streams: Its open streams of server-sent events.
+        connection_limits: Of the connections to it, for the HTTP protocol.
         short_path: Of its hot calls, for the HTTP protocol; None: they go through ASGI like all else.
     """
 
@@ -115,9 +118,16 @@ class Server:
         topic_address = topic_address or f"{settings.host}:{settings.port}"
         self._hub = EventHub(self._pool_journal.settled, sockets, topic_address)
         registry.register(self._hub)
+        self.connection_limits = ConnectionLimits(
+            max_connections=settings.max_connections,
+            max_head_bytes=settings.max_head_bytes,
+            head_timeout_s=settings.head_timeout_s,
+            idle_timeout_s=settings.idle_timeout_s,
+        )
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
-        handlers = PoolCallHandlers(self.pools, clock)
+        hash_limit = HashLimit(settings.max_hashes_per_call)
+        handlers = PoolCallHandlers(self.pools, clock, hash_limit)
         self.api = FastAPIOffline(
             title="blockyard",
             version=version("blockyard"),
@@ -126,13 +136,13 @@ class Server:
             lifespan=lambda _: self._life(clock),
             exception_handlers={
                 BlockyardError: _refused,
-                RequestValidationError: _invalid,
+                RequestValidationError: _invalid(hash_limit),
                 HTTPException: _http_error,
                 Exception: _failed,
             },
         )
         self.api.router.routes[:0] = handlers.routes()
-        self.api.include_router(api_routes(self.pools, clock))
+        self.api.include_router(api_routes(self.pools, clock, hash_limit))
         self.api.include_router(plan_routes(self.pools))
         self.api.include_router(worker_routes(self.pools, clock))
         self.api.include_router(event_routes(self.pools, self._hub, self.streams))
@@ -142,6 +152,7 @@ class Server:
         self.api.openapi = lambda: openapi.describe(self.api)  # type: ignore[method-assign]
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
+            max_turn_ms=settings.max_turn_ms,
             readiness=self.readiness,
             registry=registry,
         )
@@ -151,12 +162,17 @@ class Server:
             gate,
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
+            request_timeout_s=settings.request_timeout_s,
             settled=settled if tracing is None else tracing.settled(self._pool_journal),
         )
         self.short_path: ShortPath | None = None
         if tracing is None:  # else each request is to have its span
             self.short_path = ShortPath(
-                handlers.hot(), gate, self._pool_journal, max_body_bytes=settings.max_body_bytes
+                handlers.hot(),
+                gate,
+                self._pool_journal,
+                max_body_bytes=settings.max_body_bytes,
+                request_timeout_s=settings.request_timeout_s,
             )
         self.api.include_router(self._watch_routes(handlers, clock, gate.figures))
         self._asgi = guard if tracing is None else tracing.around(guard)
@@ -289,11 +305,17 @@ async def _refused(_: Request, error: Exception) -> Response:
     return render_error(error).response()
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return render_error(
-        invalid_fields([{**found, "loc": found["loc"][1:]} for found in error.errors()])
-    ).response()
+def _invalid(hash_limit: HashLimit) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        try:
+            hash_limit.check_faults(error.errors())
+        except LimitExceeded as exceeded:
+            return render_error(exceeded).response()
+        found = [{**found, "loc": found["loc"][1:]} for found in error.errors()]
+        return render_error(invalid_fields(found)).response()
+
+    return invalid
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Found, LeaseGranted, Reply
 from blockyard.server.clock import Clock
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
@@ -34,19 +35,32 @@ class PoolCallHandler:
         call: Which.
         pools: The server's pools.
         clock: The time that commands are given.
+        hash_limit: Bounds what a body may hold.
 
     Attributes:
         path_format: Its path's template.
     """
 
-    __slots__ = ("_body_is_optional", "_call", "_clock", "_pools", "_reader", "_writer", "path_format")
+    __slots__ = (
+        "_body_is_optional",
+        "_call",
+        "_clock",
+        "_hash_limit",
+        "_pools",
+        "_reader",
+        "_writer",
+        "path_format",
+    )
 
-    def __init__(self, call: PoolCall, pools: Pools, clock: Clock) -> None:
+    def __init__(self, call: PoolCall, pools: Pools, clock: Clock, hash_limit: HashLimit) -> None:
         self.path_format = f"{POOLS_PATH}{{pool}}{call.path}"
         self._call = call
         self._pools = pools
         self._clock = clock
-        self._reader: BodyReader[PoolBody] = BodyReader(call.body, takes_msgpack=call.is_hot)
+        self._hash_limit = hash_limit
+        self._reader: BodyReader[PoolBody] = BodyReader(
+            call.body, takes_msgpack=call.is_hot, check_faults=hash_limit.check_faults
+        )
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
         self._body_is_optional = call.body is PoolBody
 
@@ -75,6 +89,7 @@ class PoolCallHandler:
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
+        self._hash_limit.check(body, len(raw))
         name = path_params["pool"]
         reply: Reply
         if call.command is None:
@@ -91,8 +106,8 @@ class PoolCallHandler:
 class PoolCallHandlers:
     """A handler for each of `POOL_CALLS`."""
 
-    def __init__(self, pools: Pools, clock: Clock) -> None:
-        self._by_path = {call.path: PoolCallHandler(call, pools, clock) for call in POOL_CALLS}
+    def __init__(self, pools: Pools, clock: Clock, hash_limit: HashLimit) -> None:
+        self._by_path = {call.path: PoolCallHandler(call, pools, clock, hash_limit) for call in POOL_CALLS}
 
     def routes(self) -> list[Route]:
         """All of them as routes."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from blockyard.core.commands import Command, ExpireLeases, Resume
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import InvalidRequest, PlanNotFound, PoolExists, PoolInUse, PoolNotFound
+from blockyard.core.errors import LimitExceeded, PlanNotFound, PoolExists, PoolInUse, PoolNotFound
 from blockyard.core.pool import Pool
 from blockyard.core.replies import LeasesExpired, Reply
 from blockyard.planning.planner import Plan
@@ -118,7 +118,8 @@ class Pools:
 
         Raises:
             PoolExists: It stands with another configuration or plan.
-            InvalidRequest: It would be too large, or one too many, or its sizes are wrong.
+            LimitExceeded: It would be too large, or one too many.
+            InvalidRequest: Its sizes are wrong.
             NotReady: It could not be written down.
         """
         known = self._pools.get(name)
@@ -128,14 +129,17 @@ class Pools:
                     f"pool {name!r} has another configuration: delete it first, or choose another name"
                 )
             return known.pool, False
-        if config.num_blocks > self._max_pool_blocks:
-            raise InvalidRequest.of(
-                "num_blocks",
-                f"this server makes pools of at most {self._max_pool_blocks} blocks (--max-pool-blocks)",
+        if max(config.num_blocks, config.num_host_blocks or 0) > self._max_pool_blocks:
+            raise LimitExceeded.of(
+                "max_pool_blocks",
+                self._max_pool_blocks,
+                f"this server makes pools of at most {self._max_pool_blocks} blocks",
             )
         if len(self._pools) >= self._max_pools:
-            raise InvalidRequest.of(
-                "pool", f"this server owns {self._max_pools} pools already (--max-pools): delete one first"
+            raise LimitExceeded.of(
+                "max_pools",
+                self._max_pools,
+                f"this server owns {self._max_pools} pools already: delete one first",
             )
         pool = Pool(config)
         collector.keep()

@@ -16,6 +16,7 @@ from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
 from blockyard.server.api_router import api_router
 from blockyard.server.clock import Clock
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_config_body import PoolConfigBody, configured
@@ -48,6 +49,7 @@ class PoolDescription(BaseModel):
     eviction: str
     watermark_blocks: int
     prefix_cache_retention_interval: int | None
+    max_replies: int
     worker_timeout_ms: int
     needs_all_workers: bool
     num_ranks: int | None
@@ -92,8 +94,8 @@ class Health(BaseModel):
     status: str = "ok"
 
 
-def api_routes(pools: Pools, clock: Clock) -> APIRouter:
-    """The routes under ``/v1`` over ``pools``, by the time of ``clock``."""
+def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
+    """The routes under ``/v1`` over ``pools``, by the time of ``clock``; ``hash_limit`` bounds `hash`."""
     router = api_router()
 
     @router.put(
@@ -139,6 +141,7 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
 
     @router.post("/hash", tags=["hashing"], summary="Block hashes of tokens, as a pool would compute them.")
     def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
+        hash_limit.check(body, body.num_hashes)
         hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
         return Hashes(
             none_hash=hashed.none_hash.hex(),

@@ -11,9 +11,7 @@ from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.core.packing import unpack_column
 from blockyard.server.body import Body, Count, Name, PositiveCount
-
-MAX_TOKENS = 2**20
-"""Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
+from blockyard.server.settings import MAX_TOKENS
 
 Handle = Annotated[int, Field(ge=0, le=2**63 - 1)]
 TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -48,6 +46,11 @@ class PoolBody(Body):
     """A body about a pool."""
 
     epoch: Count | None = Field(None, description="The pool's epoch as the caller knows it.")
+
+    @property
+    def num_hashes(self) -> int:
+        """Block hashes, token ids and embeddings in all its lists."""
+        return 0
 
 
 class LeaseBody(PoolBody):
@@ -112,6 +115,11 @@ class ContentBody(ExtrasBody):
         default_factory=list, description="Instead of hashes: tokens not sent before."
     )
 
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.block_hashes) + len(self.token_ids) + len(self.prompt_embeds_float32 or ())
+
 
 EventTokenIds = Annotated[
     list[TokenId],
@@ -132,6 +140,11 @@ class HashBody(ExtrasBody):
     block_size: PositiveCount
     extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
     token_ids: TokenIds
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.token_ids) + len(self.prompt_embeds_float32 or ())
 
     def hasher(self) -> Hasher:
         """The hasher that the body asks for.
@@ -156,7 +169,7 @@ class CreateLease(PoolBody):
     )
 
 
-class LookupBody(PoolBody, ContentBody):
+class LookupBody(ContentBody, PoolBody):
     """A prompt to look up."""
 
     num_tokens: PositiveCount
@@ -184,6 +197,11 @@ class AdmissionBody(ContentBody):
     skip_prefix_cache: bool = False
     event_token_ids: EventTokenIds = Field(default_factory=list)
 
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return super().num_hashes + len(self.event_token_ids)
+
     def admission(self) -> ask.Admission:
         """The same for the core."""
         return ask.Admission(
@@ -203,7 +221,7 @@ class AdmissionBody(ContentBody):
         )
 
 
-class AllocateBody(LeaseBody, AdmissionBody):
+class AllocateBody(AdmissionBody, LeaseBody):
     """Blocks for a new sequence, or more for one that the lease holds."""
 
     num_computed_tokens: Count | None = Field(
@@ -228,6 +246,11 @@ class CommitBody(LeaseBody):
     block_hashes: BlockHashes = Field(default_factory=list)
     token_ids: TokenIds = Field(default_factory=list)
     event_token_ids: EventTokenIds = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.block_hashes) + len(self.token_ids) + len(self.event_token_ids)
 
     def command(self) -> ask.Commit:
         """The command."""
@@ -286,6 +309,12 @@ class StepExtendBody(Body):
         "others got their slots; `unlisted` is what their tables got: an empty list a group.",
     )
 
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        told = (self.block_hashes, self.token_ids, self.event_token_ids)
+        return sum(len(part) for parts in told for part in parts.values())
+
 
 class StepBody(LeaseBody):
     """One scheduler step: commit, then free, then extend, then admit."""
@@ -297,6 +326,12 @@ class StepBody(LeaseBody):
     free: StepFreeBody | None = None
     extend: StepExtendBody | None = None
     admit: list[AdmissionBody] = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        extend = self.extend.num_hashes if self.extend else 0
+        return extend + sum(admission.num_hashes for admission in self.admit)
 
     def command(self) -> ask.Step:
         """The command. Handles are plain integers on the wire, and pass as they are."""

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("blockyard.server")
 
-KEEP_ALIVE_S = 120
-"""How long an idle connection stays open: a scheduler between two bursts need not connect again."""
+RESERVED_FILES = 256
+"""Files that are open beside connections: the journal's, sockets for events, and some to spare."""
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to be told from others
 
@@ -94,7 +95,7 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
         ModuleNotFoundError: Traces are to be sent, and the packages for it are not installed.
     """
     logs.configure(settings.log_level, settings.log_format)
-    _raise_file_limit()
+    settings = _within_file_limit(settings)
     with contextlib.ExitStack() as ending:
         tracing = ending.enter_context(_tracing()) if settings.traces else None
         event_sockets = ending.enter_context(_event_sockets(settings)) if settings.event_endpoint else None
@@ -144,7 +145,6 @@ def _serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         http=HttpProtocol,
         ws="none",
@@ -169,10 +169,18 @@ def _tracing() -> "Tracing":
     return Tracing()
 
 
-def _raise_file_limit() -> None:
-    """A connection is an open file: allow as many as this process may have."""
+def _within_file_limit(settings: Settings) -> Settings:
+    """``settings`` with no more connections than there can be: each is an open file.
+
+    The process is allowed as many files as it may have.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if most == resource.RLIM_INFINITY or settings.max_connections <= most - RESERVED_FILES:
+        return settings
+    max_connections = max(1, most - RESERVED_FILES)
+    log.warning("fewer connections, since fewer files may be open", max_connections=max_connections)
+    return replace(settings, max_connections=max_connections)
 
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:

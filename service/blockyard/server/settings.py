@@ -14,6 +14,9 @@ T = TypeVar("T", bool, int, str)
 
 DEFAULT_DATA_DIR = "blockyard-data"
 
+MAX_TOKENS = 2**20
+"""Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -89,12 +92,45 @@ class Settings:
     event_replay_endpoint: str = setting(
         "", "ZeroMQ endpoint where missed events are asked for, such as tcp://0.0.0.0:5558; empty: none."
     )
+    max_connections: int = setting(
+        16_384,
+        "Connections at a time, or as many as the process may have files open; more are answered overloaded.",
+        at_least=1,
+    )
+    max_head_bytes: int = setting(
+        65_536, "Largest head of a request: its first line and headers.", at_least=1_024
+    )
+    head_timeout_s: int = setting(
+        10, "Time for a request's head to arrive in, and for a new connection's first byte.", at_least=1
+    )
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
+    request_timeout_s: int = setting(
+        60,
+        "Time for a request's answer once its body is there; of a stream of events, for its reader to take "
+        "a part.",
+        at_least=1,
+    )
+    idle_timeout_s: int = setting(120, "How long a connection stays open between requests.", at_least=1)
+    max_hashes_per_call: int = setting(
+        MAX_TOKENS,
+        "Block hashes, token ids and embeddings in one call, all its lists together.",
+        at_least=1,
+        at_most=MAX_TOKENS,
+    )
     max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)
     max_pool_blocks: int = setting(8_388_608, "Most blocks of one pool.", at_least=1)
+    max_leases_per_tenant: int = setting(1_000, "Leases of one tenant in one pool.", at_least=1)
+    max_sequences_per_tenant: int = setting(100_000, "Live sequences of one tenant in one pool.", at_least=1)
+    max_waiting_calls: int = setting(1_024, "Calls that wait for blocks at a time.", at_least=0)
+    max_wait_ms: int = setting(60_000, "Longest time that a call may wait for blocks.", at_least=0)
     max_requests_in_flight: int = setting(
         4_096, "Requests worked on at a time; more are answered overloaded.", at_least=0
+    )
+    max_turn_ms: int = setting(
+        250,
+        "How long the calls that have arrived together may take; the rest are answered overloaded.",
+        at_least=1,
     )
     max_subscribers: int = setting(1_000, "Streams of server-sent events open at a time.", at_least=0)
     shutdown_timeout_s: int = setting(

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from blockyard.core.errors import BlockyardError, NotReady
+from blockyard.core.errors import BlockyardError, NotReady, RequestTimeout
 from blockyard.server.gate import Gate, Visit
 from blockyard.server.media import Answer, header_lines, render_error
 from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
@@ -46,6 +46,7 @@ class ShortPath:
         gate: Lets requests in, and counts them.
         journal: No answer may be sent before it has written down what the call did.
         max_body_bytes: Larger bodies are refused, by the long path.
+        request_timeout_s: How long an answer may wait for the journal.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ShortPath:
         journal: PoolJournal,
         *,
         max_body_bytes: int,
+        request_timeout_s: int,
     ) -> None:
         self._handlers = handlers
         self._gate = gate
@@ -64,6 +66,7 @@ class ShortPath:
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_lines = b""
         self.max_body_bytes = max_body_bytes
+        self._request_timeout_s = request_timeout_s
 
     def find(self, url: bytes) -> ShortCall | None:
         """The hot call that a POST to ``url`` is; None for all else."""
@@ -89,6 +92,7 @@ class ShortPath:
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
+            self._gate.begin(visit, visit.began_ns)
             visit.route = call.handler.path_format
             return visit, call.handler.answer(call.path, call.path_params, dict(headers), body)
         except BlockyardError as error:
@@ -117,7 +121,21 @@ class ShortPath:
         if settling is None:
             self._deliver(letters)
         else:
-            settling.add_done_callback(lambda _: self._deliver(letters))
+            loop = asyncio.get_running_loop()
+            late = loop.call_later(self._request_timeout_s, self._give_up, letters)
+
+            def settled(_: object) -> None:
+                late.cancel()
+                self._deliver(letters)
+
+            settling.add_done_callback(settled)
+
+    def _give_up(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
+        """The journal takes too long: nobody waits for it any more, and what it comes to is not known."""
+        timeout_s = self._request_timeout_s
+        late = render_error(RequestTimeout.of("request_timeout_s", timeout_s, "nothing was written down"))
+        self._send([(send, visit, late) for send, visit, _ in letters])
+        letters.clear()
 
     def _deliver(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
         try:
@@ -125,6 +143,9 @@ class ShortPath:
         except NotReady as error:  # whether they were written down is not known
             withdrawn = render_error(error)
             letters = [(send, visit, withdrawn) for send, visit, _ in letters]
+        self._send(letters)
+
+    def _send(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
         for send, visit, answer in letters:
             self._gate.leave(visit, answer.status)
             send(answer)
