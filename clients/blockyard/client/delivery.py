@@ -136,6 +136,8 @@ class Delivery(Generic[T]):
 
 def _leaves_open(error: BlockyardError, response: Response | None) -> bool:
     """Whether a try that ended so may have been carried out."""
-    if isinstance(error, (ConnectionLost, UnexpectedReply, RequestTimeout)):
+    if isinstance(error, (ConnectionLost, UnexpectedReply)):
         return True
+    if isinstance(error, RequestTimeout):  # a head or a body that was late has done nothing
+        return error.figures.get("limit") not in ("head_timeout_s", "body_timeout_s")
     return response is not None and response.status >= 500

@@ -198,13 +198,13 @@ class _Answer:
         if self._is_withdrawn:
             return
         if message["type"] == "http.response.start":
-            self.status = int(message["status"])
             try:
                 await self._settled()
             except NotReady as error:
                 self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
                 await render_error(error).response()(self._scope, self._receive, self._send)
                 return
+            self.status = int(message["status"])
             self._start = message
         elif message.get("more_body") and is_stream(self._start):
             self.end()
