@@ -137,7 +137,9 @@ class Settings:
         30, "How long requests in flight may take once the server is told to stop.", at_least=0
     )
     traces: bool = setting(
-        False, "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing)."
+        False,
+        "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing); hot calls then "
+        "take longer.",
     )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
