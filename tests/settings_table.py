@@ -38,12 +38,10 @@ def with_table(text: str) -> str:
 def _find(text: str) -> tuple[int, int, list[str]]:
     """Where the table begins and ends among the lines of ``text``, and these."""
     lines = text.split("\n")
-    begin = lines.index(settings_table()[0])
-    return (
-        begin,
-        next(number for number in range(begin, len(lines)) if not lines[number].startswith("|")),
-        lines,
-    )
+    begin = end = lines.index(settings_table()[0])
+    while lines[end].startswith("|"):
+        end += 1
+    return begin, end, lines
 
 
 def _row(known: Field[Any]) -> tuple[str, ...]:
