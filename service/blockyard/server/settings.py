@@ -138,8 +138,8 @@ class Settings:
     )
     traces: bool = setting(
         False,
-        "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing); hot calls then "
-        "take longer.",
+        "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing); hot calls "
+        "then take longer.",
     )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))
