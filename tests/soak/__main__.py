@@ -59,7 +59,6 @@ def _print(result: SoakResult) -> None:
         click.echo(f"{count:>9,} {what}")
     mebibytes = ", ".join(f"{size / 2**20:.1f}" for size in result.rss_bytes)
     click.echo(f"memory, MiB, end of the first half and tenths of the second: {mebibytes}")
-    click.echo(f"open files at the start and at the end: {result.num_files[0]}, {result.num_files[1]}")
     click.echo(f"calls in the calm, and beside the hostile: {result.num_calls[0]:,}, {result.num_calls[1]:,}")
     click.echo(
         f"their 99th percentile: {result.calm_p99_ms:.2f} ms, {result.hostile_p99_ms:.2f} ms: "

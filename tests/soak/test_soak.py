@@ -41,7 +41,7 @@ def test_a_server_under_hostile_callers_loses_nothing_and_keeps_nothing() -> Non
     print(PLAN)
     result = soak(PLAN)
     print("\n".join(f"{count:7} {what}" for what, count in sorted(result.seen.items())))
-    print(result.num_calls, result.statuses, result.rss_bytes, result.num_files)
+    print(result.num_calls, result.statuses, result.rss_bytes)
     assert result.faults == []
     assert [what for what in MUST_HAPPEN if what not in result.seen] == []
     assert min(result.num_calls) > 0
