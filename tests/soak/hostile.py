@@ -16,22 +16,25 @@ class Hostile:
 
     Args:
         port: The server's.
-        random: Draws what it does.
+        number: Of this one among them: what it begins with.
+        random: Draws what it does then.
         seen: Counts what it was answered, as ``deed status code``.
     """
 
-    def __init__(self, port: int, random: Random, seen: Counter[str]) -> None:
+    def __init__(self, port: int, number: int, random: Random, seen: Counter[str]) -> None:
         self._port = port
+        self._first = DEEDS[number % len(DEEDS)]
         self._random = random
         self._seen = seen
 
     async def run(self, should_end: asyncio.Event) -> None:
         """Do one deed after the other until told to end."""
+        deed = self._first
         while not should_end.is_set():
-            deed = self._random.choice(DEEDS)
             async with line(self._port) as connection:
                 await deed(self, connection)
             await asyncio.sleep(self._random.uniform(0, 0.2))
+            deed = self._random.choice(DEEDS)
 
     async def note(self, deed: str, connection: Line) -> None:
         """Count the next answer."""

@@ -23,7 +23,7 @@ async def run(port: int, number: int, seed: int) -> Counter[str]:
     should_end = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, should_end.set)
     seen: Counter[str] = Counter()
-    callers = [Hostile(port, random.Random(f"{seed} {each}"), seen) for each in range(number)]
+    callers = [Hostile(port, each, random.Random(f"{seed} {each}"), seen) for each in range(number)]
     await asyncio.gather(*(caller.run(should_end) for caller in callers))
     return seen
 

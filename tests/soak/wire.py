@@ -49,12 +49,15 @@ class Line:
         return int(status[1]), "" if int(status[1]) < 400 else str(json.loads(body)["code"])
 
     async def document(self) -> Any:
-        """The body of the next answer."""
-        async with asyncio.timeout(ANSWER_S):
-            head = await self._reader.readuntil(b"\r\n\r\n")
-            length = _LENGTH.search(head)
-            assert length, head
-            return json.loads(await self._reader.readexactly(int(length[1])))
+        """The body of the next answer; an empty one where the server hung up."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                head = await self._reader.readuntil(b"\r\n\r\n")
+                length = _LENGTH.search(head)
+                assert length, head
+                return json.loads(await self._reader.readexactly(int(length[1])))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return {}
 
     async def read_some(self) -> bytes:
         """What has come, or comes next; empty at the end."""

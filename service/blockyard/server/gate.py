@@ -52,6 +52,7 @@ class Gate:
 
     Attributes:
         figures: The counts.
+        turn: Of the loop, in which calls are let in.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Gate:
         readiness: Readiness,
         registry: CollectorRegistry,
     ) -> None:
-        self._turn = Turn(max_turn_ms)
+        self.turn = Turn(max_turn_ms)
         self._max_requests_in_flight = max_requests_in_flight
         self._readiness = readiness
         self._num_in_flight = 0
@@ -99,7 +100,7 @@ class Gate:
             Overloaded: This turn of the loop has lasted too long for it.
         """
         if visit.path not in PROBES and not visit.path.endswith(LIFELINES):
-            self._turn.take(now_ns)
+            self.turn.take(now_ns)
 
     def leave(self, visit: Visit, status: int) -> None:
         """It was answered with ``status``; 0: not at all."""

@@ -28,6 +28,9 @@ ABORT = "blockyard.abort"
 """The extension of a scope with which our HTTP protocol lets the connection be ended ``now``."""
 
 
+_TIME = "blockyard.time"
+
+
 class ClientGone(Exception):
     """The caller hung up before its body was complete."""
 
@@ -122,7 +125,8 @@ class Guard:
         """
         try:
             async with asyncio.timeout(self._request_timeout_s) as limit:
-                answer.limit, answer.part_s = limit, self._request_timeout_s
+                scope[_TIME] = answer.limit = limit
+                answer.part_s = self._request_timeout_s
                 await self._app(scope, receive, answer.send)
         except TimeoutError:
             if not limit.expired():
@@ -226,6 +230,14 @@ class _Answer:
         over, self._over = self._over, None
         if over is not None:
             over()
+
+
+def give_time(scope: Scope, seconds: float) -> None:
+    """Let the answer to the request of ``scope`` take so much longer: its caller wants it to wait."""
+    limit: asyncio.Timeout | None = scope.get(_TIME)
+    until_s = None if limit is None else limit.when()
+    if limit is not None and until_s is not None:
+        limit.reschedule(until_s + seconds)
 
 
 def _end_connection(scope: Scope) -> None:

@@ -92,7 +92,7 @@ class ShortPath:
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
-            self._gate.begin(visit, visit.began_ns)
+            self._gate.turn.take(visit.began_ns)
             visit.route = call.handler.path_format
             return visit, call.handler.answer(call.path, call.path_params, dict(headers), body)
         except BlockyardError as error:
