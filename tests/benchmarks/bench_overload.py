@@ -122,17 +122,11 @@ def main() -> int:
                 assert server.call("PUT", POOL, config)[0] == 201
                 figures = asyncio.run(run(server, number, args.blocks, args.seconds, args.long))
             found.append({"turns": name, "num_connections": number, **figures})
-            if not args.json:
-                if len(found) == 1:
-                    print("".join(f"{column:>16}" for column in found[0]))
-                print(
-                    "".join(
-                        f"{value:>16,}" if value != name else f"{name:>16}" for value in found[-1].values()
-                    ),
-                    flush=True,
-                )
     if args.json:
         print(json.dumps(found))
+        return 0
+    for cells in (found[0], *(each.values() for each in found)):
+        print("".join(f"{cell:>16}" for cell in cells))
     return 0
 
 
