@@ -22,6 +22,10 @@ class ConnectionLimits:
     idle_timeout_s: int
 
 
+def _nothing() -> None:
+    pass
+
+
 class ConnectionTimer:
     """Tells when something that was expected has not happened.
 
@@ -56,8 +60,9 @@ class ConnectionTimer:
         self._deadline_s = None
 
     def stop(self) -> None:
-        """Nothing is expected any more."""
+        """Nothing is expected any more, and ``on_late`` is forgotten: it may be what has this timer."""
         self._deadline_s = None
+        self._on_late = _nothing
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

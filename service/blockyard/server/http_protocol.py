@@ -312,3 +312,4 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._running = None
         self.cycle = None  # type: ignore[assignment]  # it knows this connection
+        self._fault = None  # its traceback does, too
