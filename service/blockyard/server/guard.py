@@ -114,8 +114,9 @@ class Guard:
             async with asyncio.timeout(self._body_timeout_s):
                 return await self._read_body(scope, receive)
         except TimeoutError:
-            late = RequestTimeout.of("body_timeout_s", self._body_timeout_s, "the body did not arrive")
-            raise late from None
+            raise RequestTimeout.of(
+                "body_timeout_s", self._body_timeout_s, "the body did not arrive"
+            ) from None
 
     async def _in_time(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         """Have the application give its ``answer``. Nobody waits any longer for what runs in a thread then.
