@@ -11,6 +11,7 @@ from blockyard.client.kv_events import BlockStored, KvBatch
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
 from server_process import running_server
+from settings_table import COMMAND, settings_table, table_in
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 
@@ -96,3 +97,7 @@ def test_the_example_of_allocate_answers_as_shown() -> None:
         lease = server.call("POST", "/v1/pools/demo/leases", {"holder": "me", "ttl_ms": 600_000})[1]
         body = json.loads(allocate.group(1).replace("'$LEASE'", lease["lease_id"]))
         assert server.call("POST", "/v1/pools/demo/allocate", body) == (200, json.loads(answer.group()))
+
+
+def test_the_table_of_settings_has_each_with_its_default() -> None:
+    assert table_in(README) == settings_table(), f"write it anew: {COMMAND}"

@@ -16,6 +16,8 @@ def tell(_signum: int, _frame: FrameType | None) -> None:
     found = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.garbage)
     gc.set_debug(0)
     gc.garbage.clear()
+    gc.unfreeze()
+    gc.collect()  # else it would be found again
     print(dict(found), flush=True)
 
 

@@ -106,6 +106,10 @@ def provoke_body_too_large(api: TestClient) -> Response:
     return api.post("/v1/hash", content=b"x" * (MAX_BODY_BYTES + 1))
 
 
+def provoke_limit_exceeded(api: TestClient) -> Response:
+    return api.put("/v1/pools/pool", json={"num_blocks": 8_388_609, "block_size": 4})
+
+
 def provoke_overloaded(_: TestClient) -> Response:
     with make_api(max_requests_in_flight=0) as busy:
         return busy.get("/v1/pools")
@@ -185,6 +189,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "lease_expired": (provoke_lease_expired, 410, {}),
     "unauthorized": (provoke_unauthorized, 401, {}),
     "forbidden": (provoke_forbidden, 403, {}),
+    "limit_exceeded": (provoke_limit_exceeded, 429, {"limit": "max_pool_blocks", "max": 8_388_608}),
     "body_too_large": (provoke_body_too_large, 413, {"max_body_bytes": MAX_BODY_BYTES}),
     "overloaded": (provoke_overloaded, 503, {"retry_after_ms": 100}),
     "not_ready": (provoke_not_ready, 503, {"retry_after_ms": 100}),
@@ -254,8 +259,12 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
 }
 
 
+OVER_SOCKETS = {"head_too_large", "request_timeout"}
+"""See `api.test_connections`."""
+
+
 def test_every_error_class_has_a_case() -> None:
-    assert {error.code for error in (*ERRORS, *PLAN_ERRORS)} == set(CASES)
+    assert {error.code for error in (*ERRORS, *PLAN_ERRORS)} == {*CASES, *OVER_SOCKETS}
 
 
 @pytest.mark.parametrize("code", CASES)
@@ -451,7 +460,8 @@ def test_one_pool_too_many_is_not_made() -> None:
     with make_api(max_pools=1) as api:
         make_pool(api, "first")
         reply = api.put("/v1/pools/second", json={"num_blocks": 10, "block_size": 4})
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+        assert [pool["pool"] for pool in api.get("/v1/pools").json()["pools"]] == ["first"]
+    assert (reply.status_code, reply.json()["code"]) == (429, "limit_exceeded")
 
 
 def test_every_faulty_field_is_named() -> None:

@@ -39,6 +39,7 @@ def test_a_pool_is_described_with_every_default() -> None:
         "hash_block_size": 16,
         "max_model_len": None,
         "max_in_flight_tokens": 8192,
+        "max_replies": 256,
         "enable_prefix_caching": True,
         "hash_algorithm": "blake2b",
         "extra_key_form": "tagged",

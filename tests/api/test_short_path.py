@@ -349,14 +349,13 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path: Path) -> None:
 
 
 @contextmanager
-def served_in_a_thread(keep_alive_s: int) -> Iterator[int]:
+def served_in_a_thread(idle_timeout_s: int) -> Iterator[int]:
     """The port of a server that ends idle connections after so long."""
     config = uvicorn.Config(
-        create_app(Settings()),
+        create_app(Settings(idle_timeout_s=idle_timeout_s)),
         http=HttpProtocol,
         log_config=None,
         proxy_headers=False,
-        timeout_keep_alive=keep_alive_s,
         ws="none",
     )
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -370,7 +369,7 @@ def served_in_a_thread(keep_alive_s: int) -> Iterator[int]:
 
 def test_a_connection_is_ended_once_it_was_idle_for_long_and_not_before() -> None:
     with (
-        served_in_a_thread(keep_alive_s=1) as port,
+        served_in_a_thread(idle_timeout_s=1) as port,
         socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
     ):
         for _ in range(4):

@@ -15,6 +15,7 @@ SMALL = {
     "bench_hashing.py": ["--num-tokens", "4096", "--repeat", "1"],
     "bench_planning.py": ["--rounds", "1", "--layers", "24"],
     "bench_journal.py": ["--calls", "20", "--num-blocks", "2001", "--sequences", "10", "--commands", "100"],
+    "bench_overload.py": ["--connections", "8", "--blocks", "100", "--seconds", "0.5"],
     "bench_pool.py": ["--num-blocks", "2000"],
     "bench_server.py": ["--starts", "1"],
     "bench_step.py": ["--sequences", "8", "--steps", "20"],

@@ -263,10 +263,10 @@ def test_lost_and_refused_tries_are_made_again(server_url: str, pool_name: str) 
     async def work(pool: AsyncPool) -> None:
         assert (await pool.stats()).num_blocks == 64
 
-    answers = [forward(server_url), DROP, problem(503, "overloaded", retry_after_ms=5), forward(server_url)]
-    with peer(*answers) as proxy:
+    busy, late = problem(503, "overloaded", retry_after_ms=5), problem(408, "request_timeout")
+    with peer(forward(server_url), DROP, busy, late, forward(server_url)) as proxy:
         with_pool(proxy.url, pool_name, work)
-        assert len(proxy.received) == 4
+        assert len(proxy.received) == 5
 
 
 def test_a_scheduler_steps(server_url: str, pool_name: str) -> None:

@@ -27,6 +27,7 @@ from blockyard.client import (
     InvalidRequest,
     Lease,
     LeaseExpired,
+    LimitExceeded,
     NotOwner,
     Overloaded,
     Pool,
@@ -336,6 +337,32 @@ def test_what_stays_overloaded_is_told_after_the_last_try() -> None:
         with pytest.raises(Overloaded):
             client.pool("p").stats()
         assert len(server.received) == 4
+
+
+def test_a_change_whose_answer_was_late_is_asked_for_again_under_its_key(
+    server_url: str, pool_name: str
+) -> None:
+    late = problem(408, "request_timeout", limit="request_timeout_s", max=60)
+    with (
+        peer(forward(server_url), late, late, forward(server_url)) as proxy,
+        Client(proxy.url, retries=QUICK) as client,
+    ):
+        lease = client.create_pool(pool_name, num_blocks=64, block_size=16).lease("me", renew=False)
+        _, *tries = proxy.received
+        assert len({request.headers["idempotency-key"] for request in tries}) == 1
+        assert len(tries) == 3
+        lease.release()
+
+
+def test_a_limit_is_told_with_its_figures_and_not_asked_for_again() -> None:
+    with (
+        peer(problem(429, "limit_exceeded", limit="max_pools", max=1)) as server,
+        Client(server.url, retries=QUICK) as client,
+    ):
+        with pytest.raises(LimitExceeded) as refused:
+            client.create_pool("p", num_blocks=8, block_size=16)
+        assert refused.value.figures == {"limit": "max_pools", "max": 1}
+        assert len(server.received) == 1
 
 
 def test_a_slow_server_is_given_up_by_the_timeout(transport: Literal["lean", "httpx"]) -> None:

@@ -10,12 +10,15 @@ import pytest
 from blockyard.client import (
     BlockyardError,
     ConnectionLost,
+    HeadTooLarge,
     InsufficientBlocks,
     LeaseExpired,
+    LimitExceeded,
     NotReady,
     OtherRefusal,
     Overloaded,
     PoolNotFound,
+    RequestTimeout,
     RetryPolicy,
     UnexpectedReply,
     may_have_been_done,
@@ -48,6 +51,12 @@ def surroundings(times_s: Iterator[float] | None = None) -> Surroundings:
 
 def refusal(status: int, code: str) -> Response:
     return Response(status, {"content-type": "application/problem+json"}, json.dumps({"code": code}).encode())
+
+
+def late(limit: str) -> Response:
+    """The answer of a server that has waited too long for what ``limit`` says."""
+    problem = {"code": "request_timeout", "limit": limit, "max": 60}
+    return Response(408, {"content-type": "application/problem+json"}, json.dumps(problem).encode())
 
 
 def deliver_with(
@@ -101,16 +110,30 @@ def test_the_servers_wish_comes_before_the_drawn_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [InsufficientBlocks.of(2, 1, 3), LeaseExpired.of("l"), UnexpectedReply("odd")]
+    "error",
+    [
+        InsufficientBlocks.of(2, 1, 3),
+        LeaseExpired.of("l"),
+        UnexpectedReply("odd"),
+        LimitExceeded.of("max_pools", 1, "one pool too many"),
+        HeadTooLarge.of(1_024),
+    ],
 )
-def test_what_a_repeat_cannot_mend_is_not_repeated(error: InsufficientBlocks) -> None:
+def test_what_a_repeat_cannot_mend_is_not_repeated(error: BlockyardError) -> None:
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 0.0) is None
 
 
 @pytest.mark.parametrize(
-    "error", [LOST, Overloaded("o"), NotReady("n"), UnexpectedReply("g", {"status": 502})]
+    "error",
+    [
+        LOST,
+        Overloaded("o"),
+        NotReady("n"),
+        RequestTimeout.of("request_timeout_s", 60, "there was no answer"),
+        UnexpectedReply("g", {"status": 502}),
+    ],
 )
-def test_what_passes_is_repeated(error: ConnectionLost) -> None:
+def test_what_passes_is_repeated(error: BlockyardError) -> None:
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 0.0) is not None
 
 
@@ -172,6 +195,8 @@ UNREADABLE = Response(200, {"content-type": "application/json"}, b"{")
         [UNREADABLE],
         [refusal(503, "overloaded"), LOST, DENIED],
         [NothingArrived("closed"), DENIED],
+        [late("request_timeout_s"), DENIED],
+        [late("request_timeout_s"), late("body_timeout_s"), refusal(401, "unauthorized")],
     ],
 )
 def test_what_may_have_been_done_is_marked(outcomes: list[Response | BlockyardError]) -> None:
@@ -186,6 +211,8 @@ def test_what_may_have_been_done_is_marked(outcomes: list[Response | BlockyardEr
         [refusal(422, "invalid_request")],
         [LOST, refusal(422, "invalid_request")],  # had the first been done, this one had got its reply
         [LOST, refusal(410, "lease_expired")],
+        [LOST, refusal(429, "limit_exceeded")],
+        [late("body_timeout_s"), late("head_timeout_s"), DENIED],
     ],
 )
 def test_what_was_certainly_not_done_is_not_marked(outcomes: list[Response | BlockyardError]) -> None:

@@ -27,7 +27,7 @@ from blockyard.client.call import Call
 from blockyard.client.errors import ConnectionLost, UnexpectedReply, is_verdict, note_outcome_unknown
 from blockyard.client.retry import Attempts, RetryPolicy
 from blockyard.client.wire import Response
-from blockyard.core.errors import BlockyardError
+from blockyard.core.errors import BlockyardError, RequestTimeout
 
 T = TypeVar("T")
 
@@ -138,4 +138,6 @@ def _leaves_open(error: BlockyardError, response: Response | None) -> bool:
     """Whether a try that ended so may have been carried out."""
     if isinstance(error, (ConnectionLost, UnexpectedReply)):
         return True
+    if isinstance(error, RequestTimeout):  # a head or a body that was late has done nothing
+        return error.figures.get("limit") not in ("head_timeout_s", "body_timeout_s")
     return response is not None and response.status >= 500

@@ -13,7 +13,7 @@ BlockyardError
 from collections.abc import Mapping
 from typing import Any
 
-from blockyard.core.errors import ERRORS, BlockyardError, NotReady, Overloaded
+from blockyard.core.errors import ERRORS, BlockyardError, NotReady, Overloaded, RequestTimeout
 from blockyard.planning.errors import PLAN_ERRORS
 
 _GATEWAY_STATUSES = frozenset({502, 503, 504})
@@ -100,7 +100,7 @@ def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
     return known(detail, figures)
 
 
-_PASSING = (ConnectionLost, Overloaded, NotReady)
+_PASSING = (ConnectionLost, Overloaded, NotReady, RequestTimeout)
 
 
 def is_passing(error: BlockyardError) -> bool:

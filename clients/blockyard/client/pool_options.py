@@ -30,6 +30,8 @@ class PoolOptions(TypedDict, total=False):
             resident. A plan's follow from its memory.
         prefix_cache_retention_interval: Tokens, a multiple of the scheduler block size: sliding-window groups
             keep what a hit needs so often and at the prompt's end; 0: there alone. By default every block.
+        max_replies: Idempotency keys that each lease remembers: calls that it may have in flight and repeat.
+            256 by default.
         worker_timeout_ms: A worker that has not called for so long is lost. 5,000 by default.
         needs_all_workers: Once a worker has registered, give no blocks while one is lost or a rank has none.
             On by default.
@@ -53,6 +55,7 @@ class PoolOptions(TypedDict, total=False):
     watermark_blocks: int
     num_host_blocks: int
     prefix_cache_retention_interval: int
+    max_replies: int
     worker_timeout_ms: int
     needs_all_workers: bool
     events: bool | EventsConfig | Mapping[str, Any]

@@ -35,6 +35,7 @@ class PoolDescription:
         worker_timeout_ms: A worker that has not called for so long is lost.
         needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
             rank has none.
+        max_replies: Idempotency keys that each lease remembers.
         num_ranks: Of the plan; None for a pool that was made from sizes.
         events: How it publishes what becomes a hit and what is one no more; None: not at all.
     """
@@ -58,6 +59,7 @@ class PoolDescription:
     worker_timeout_ms: int
     needs_all_workers: bool
     num_ranks: int | None
+    max_replies: int
     events: EventsConfig | None
 
     def hasher(self, seed: str | None = None) -> Hasher:

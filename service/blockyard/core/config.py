@@ -12,6 +12,7 @@ from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
 
 MAX_GROUPS = 64
+MAX_REPLIES = 65_536
 MAX_BLOCKS = 2**31 - 1
 """A block id fits into 32 bits: of the arrays here, and of a worker's block tables."""
 
@@ -113,6 +114,8 @@ class PoolConfig:
         needs_all_workers: Whether no blocks are given, once a worker has registered, while one is lost or a
             rank has none.
         num_ranks: Of the workers, where that is known.
+        max_replies: Idempotency keys that each lease remembers; the pool remembers four times as many of
+            calls without a lease.
         events: What is told of the prefix index as it changes; None for nothing.
         share_across_tenants: Whether tenants find each other's blocks, but for those with a cache salt.
     """
@@ -135,6 +138,7 @@ class PoolConfig:
     worker_timeout_ms: int = 5_000
     needs_all_workers: bool = True
     num_ranks: int | None = None
+    max_replies: int = 256
     events: EventsConfig | None = None
     share_across_tenants: bool = False
 
@@ -176,6 +180,7 @@ class PoolConfig:
             "watermark_blocks",
             "must be at least 0, and below num_blocks",
         )
+        _require(1 <= self.max_replies <= MAX_REPLIES, "max_replies", f"must be 1 to {MAX_REPLIES}")
         interval = self.prefix_cache_retention_interval
         _require(
             interval is None or (interval >= 0 and interval % self.scheduler_block_size == 0),

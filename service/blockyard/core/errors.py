@@ -6,6 +6,7 @@
     ├── SequenceNotFound           sequence_not_found
     ├── PlanNotFound               plan_not_found
     ├── WorkerNotFound             worker_not_found
+    ├── TenantNotFound             tenant_not_found
     ├── WorkerReplaced             worker_replaced
     ├── NoEvents                   no_events
     ├── PoolExists                 pool_exists
@@ -19,7 +20,10 @@
     ├── LeaseExpired               lease_expired
     ├── Unauthorized               unauthorized
     ├── Forbidden                  forbidden
+    ├── LimitExceeded              limit_exceeded              a bound that the server's settings name
     ├── BodyTooLarge               body_too_large
+    ├── HeadTooLarge               head_too_large
+    ├── RequestTimeout             request_timeout             a retry can succeed
     ├── Overloaded                 overloaded                  a retry can succeed after a pause
     ├── NotReady                   not_ready                   a retry can succeed after a pause
     └── PlanError                  a branch of its own: see `blockyard.planning.errors`
@@ -91,6 +95,11 @@ class SequenceNotFound(BlockyardError):
     code = "sequence_not_found"
     title = "No such sequence"
 
+    @classmethod
+    def of(cls, sequence_id: str) -> "SequenceNotFound":
+        """There is none of this id."""
+        return cls(f"there is no sequence {sequence_id!r}: allocate for it first")
+
 
 class PlanNotFound(BlockyardError):
     """The pool was not made from a plan."""
@@ -104,6 +113,13 @@ class WorkerNotFound(BlockyardError):
 
     code = "worker_not_found"
     title = "No such worker"
+
+
+class TenantNotFound(BlockyardError):
+    """The pool knows no tenant of this name, or it is not the caller's."""
+
+    code = "tenant_not_found"
+    title = "No such tenant"
 
 
 class WorkerReplaced(BlockyardError):
@@ -283,8 +299,52 @@ class BodyTooLarge(BlockyardError):
         )
 
 
+class LimitExceeded(BlockyardError):
+    """A bound that one of the server's settings sets. Figures: ``limit``, the setting's name, and ``max``."""
+
+    code = "limit_exceeded"
+    title = "A limit of the server is reached"
+
+    @classmethod
+    def of(cls, limit: str, most: int, what: str) -> "LimitExceeded":
+        """``what`` is a sentence that says what would be over the setting ``limit``, which is ``most``."""
+        return cls(f"{what} (--{limit.replace('_', '-')})", {"limit": limit, "max": most})
+
+
+class HeadTooLarge(BlockyardError):
+    """Request line and headers are over the limit. Figures: ``max_head_bytes``."""
+
+    code = "head_too_large"
+    title = "The head of the request is too large"
+
+    @classmethod
+    def of(cls, max_head_bytes: int) -> "HeadTooLarge":
+        """``max_head_bytes`` is the server's limit."""
+        return cls(
+            f"request line and headers, or what stands behind a body, are over {max_head_bytes} bytes "
+            "(--max-head-bytes)",
+            {"max_head_bytes": max_head_bytes},
+        )
+
+
+class RequestTimeout(BlockyardError):
+    """The request did not arrive in time, or its answer was not there in time.
+
+    The latter alone may have been carried out: a repeat under its idempotency key tells. Figures: ``limit``,
+    the setting's name, and ``max``, its value in seconds.
+    """
+
+    code = "request_timeout"
+    title = "The request took too long"
+
+    @classmethod
+    def of(cls, limit: str, max_s: int, what: str) -> "RequestTimeout":
+        """``what`` was not there within ``max_s``, as the setting ``limit`` says."""
+        return cls(f"{what} within {max_s} s (--{limit.replace('_', '-')})", {"limit": limit, "max": max_s})
+
+
 class Overloaded(BlockyardError):
-    """More requests are in flight than the server takes. Figures: ``retry_after_ms``."""
+    """The server has more to do than it can do soon. Figures: ``retry_after_ms``."""
 
     code = "overloaded"
     title = "The server is overloaded"
@@ -306,6 +366,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     SequenceNotFound,
     PlanNotFound,
     WorkerNotFound,
+    TenantNotFound,
     WorkerReplaced,
     NoEvents,
     PoolExists,
@@ -319,7 +380,10 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     LeaseExpired,
     Unauthorized,
     Forbidden,
+    LimitExceeded,
     BodyTooLarge,
+    HeadTooLarge,
+    RequestTimeout,
     Overloaded,
     NotReady,
 )

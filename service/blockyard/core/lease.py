@@ -10,9 +10,6 @@ from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.sequence import Sequence
 from blockyard.core.tenants import Tenant, Tenants
 
-MAX_LEASE_REPLIES = 256
-"""Idempotency keys that a lease remembers: more than a scheduler ever has in flight."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
@@ -36,10 +33,10 @@ class Lease:
     epoch: int
     ttl_ms: int
     expires_at_ms: int
+    replies: ReplyMemory
     sequences: dict[SequenceId, Sequence] = field(default_factory=dict)
     by_handle: dict[SequenceHandle, Sequence] = field(default_factory=dict)
     raw_blocks: dict[BlockId, None] = field(default_factory=dict)
-    replies: ReplyMemory = field(default_factory=lambda: ReplyMemory(MAX_LEASE_REPLIES))
     last_step: Stepped | None = None
     copies: list[tuple[BlockId, BlockId]] = field(default_factory=list)
 
@@ -59,8 +56,11 @@ class Lease:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], tenants: Tenants) -> "Lease":
-        """The lease of one of ``tenants`` that ``state`` was taken from, without its sequences."""
+    def from_state(cls, state: dict[str, Any], tenants: Tenants, max_replies: int) -> "Lease":
+        """The lease of one of ``tenants`` that ``state`` was taken from, without its sequences.
+
+        It remembers ``max_replies``.
+        """
         return cls(
             lease_id=state["lease_id"],
             tenant=tenants.of(state.get("tenant", NO_TENANT)),
@@ -69,7 +69,7 @@ class Lease:
             ttl_ms=state["ttl_ms"],
             expires_at_ms=state["expires_at_ms"],
             raw_blocks=dict.fromkeys(state["raw_blocks"]),
-            replies=ReplyMemory.from_state(state["replies"], MAX_LEASE_REPLIES),
+            replies=ReplyMemory.from_state(state["replies"], max_replies),
             last_step=decode_value(state["last_step"]),
             copies=[(source, destination) for source, destination in state["copies"]],
         )

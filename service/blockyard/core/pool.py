@@ -34,8 +34,9 @@ from blockyard.core.errors import (
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import NO_TENANT, NULL_BLOCK, BlockHash, LeaseId, SequenceId, TenantId, WorkerId
 from blockyard.core.kv_events import KvEvents
-from blockyard.core.lease import MAX_LEASE_REPLIES, Lease
+from blockyard.core.lease import Lease
 from blockyard.core.quota import NO_QUOTA
+from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.residency import Residency
 from blockyard.core.sequence import Sequence
 from blockyard.core.sequences import Sequences
@@ -62,7 +63,7 @@ class Pool:
         self.now_ms = 0
         self.counters = Counters()
         self.hits = HitWindow()
-        self.tenants = Tenants(MAX_LEASE_REPLIES)
+        self.tenants = Tenants(config.max_replies)
         self.leases: dict[LeaseId, Lease] = {}
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
@@ -308,6 +309,7 @@ class Pool:
             epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
+            replies=ReplyMemory(self.config.max_replies),
         )
         self.leases[lease.lease_id] = lease
         tenant.num_leases += 1
@@ -406,8 +408,7 @@ class Pool:
         """The live sequence of this id that is the tenant's; with a lease, only if it is the lease's."""
         sequence = self.sequences.get(tenant, sequence_id)
         if sequence is None or (lease is not None and sequence.lease_id != lease.lease_id):
-            holder = "the lease holds" if lease is not None else "there is"
-            raise SequenceNotFound(f"{holder} no sequence {sequence_id!r}: allocate for it first")
+            raise SequenceNotFound.of(sequence_id)
         return sequence
 
     def _allocate(self, command: ask.Allocate, lease: Lease) -> tell.Allocated:

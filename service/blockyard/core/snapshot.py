@@ -71,7 +71,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     if pool.events is not None:
         pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
-    leases = [Lease.from_state(lease, pool.tenants) for lease in state["leases"]]
+    leases = [Lease.from_state(lease, pool.tenants, config.max_replies) for lease in state["leases"]]
     pool.leases = {lease.lease_id: lease for lease in leases}
     for lease in leases:
         lease.tenant.num_leases += 1

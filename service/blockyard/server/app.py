@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
+from blockyard.core.errors import BlockyardError, InvalidRequest, LimitExceeded, NotReady
 from blockyard.server import openapi
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.access.principal import PRINCIPAL_KEY
@@ -25,12 +25,14 @@ from blockyard.server.access.token_file import TokenFile
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
 from blockyard.server.collector import no_collections
+from blockyard.server.connection_timer import ConnectionLimits
 from blockyard.server.dashboard import dashboard_routes
 from blockyard.server.durable import Durable
 from blockyard.server.events.hub import EventHub
 from blockyard.server.events.routes import event_routes
 from blockyard.server.gate import Gate
 from blockyard.server.guard import Guard
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.holders import Holders
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
@@ -49,6 +51,9 @@ from blockyard.server.settings import Settings
 from blockyard.server.short_path import ShortPath
 from blockyard.server.slices import Slices
 from blockyard.server.sse import Streams
+from blockyard.server.tenant_limits import TenantLimits
+from blockyard.server.tenant_routes import tenant_routes
+from blockyard.server.waiting_rooms import WaitingRooms
 from blockyard.server.watch import Watched
 from blockyard.server.watch_routes import watch_routes
 from blockyard.server.worker_routes import worker_routes
@@ -97,6 +102,7 @@ class Server:
         pools: The pools that it owns; those of the journal, once it is ready.
         readiness: Whether it takes requests.
         streams: Its open streams of server-sent events.
+        connection_limits: Of the connections to it, for the HTTP protocol.
         short_path: Of its hot calls, for the HTTP protocol; None: they go through ASGI like all else.
     """
 
@@ -131,9 +137,26 @@ class Server:
         topic_address = topic_address or f"{settings.host}:{settings.port}"
         self._hub = EventHub(self._pool_journal.settled, sockets, topic_address)
         registry.register(self._hub)
+        self.connection_limits = ConnectionLimits(
+            max_connections=settings.max_connections,
+            max_head_bytes=settings.max_head_bytes,
+            head_timeout_s=settings.head_timeout_s,
+            idle_timeout_s=settings.idle_timeout_s,
+        )
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
-        handlers = PoolCallHandlers(self.pools, clock)
+        hash_limit = HashLimit(settings.max_hashes_per_call)
+        self._rooms = WaitingRooms(
+            self.pools,
+            clock,
+            max_wait_ms=settings.max_wait_ms,
+            max_waiting=settings.max_waiting_calls,
+            max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
+        )
+        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
+        handlers = PoolCallHandlers(
+            self.pools, self._rooms, clock, hash_limit=hash_limit, tenant_limits=tenant_limits
+        )
         self.api = FastAPIOffline(
             title="blockyard",
             version=version("blockyard"),
@@ -142,15 +165,16 @@ class Server:
             lifespan=lambda _: self._life(clock),
             exception_handlers={
                 BlockyardError: _refused,
-                RequestValidationError: _invalid,
+                RequestValidationError: _invalid(hash_limit),
                 HTTPException: _http_error,
                 Exception: _failed,
             },
         )
         self.api.router.routes[:0] = handlers.routes()
-        self.api.include_router(api_routes(self.pools, clock))
+        self.api.include_router(api_routes(self.pools, clock, hash_limit))
         self.api.include_router(plan_routes(self.pools))
         self.api.include_router(worker_routes(self.pools, clock))
+        self.api.include_router(tenant_routes(self.pools, clock))
         self.api.include_router(event_routes(self.pools, self._hub, self.streams))
         self.api.include_router(health_routes(self.readiness))
         self.api.include_router(metrics_route(registry, self.pools, clock, durable))
@@ -160,6 +184,7 @@ class Server:
         )
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
+            max_turn_ms=settings.max_turn_ms,
             readiness=self.readiness,
             registry=registry,
         )
@@ -170,6 +195,7 @@ class Server:
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
             authenticator=self._authenticator,
+            request_timeout_s=settings.request_timeout_s,
             settled=settled if tracing is None else tracing.settled(self._pool_journal),
         )
         self.short_path: ShortPath | None = None
@@ -180,6 +206,7 @@ class Server:
                 self._authenticator,
                 self._pool_journal,
                 max_body_bytes=settings.max_body_bytes,
+                request_timeout_s=settings.request_timeout_s,
             )
         self.api.include_router(self._watch_routes(handlers, clock, gate.figures))
         protect(self.api)
@@ -244,9 +271,14 @@ class Server:
         self.readiness.begin()
 
     def stop(self) -> None:
-        """Take no more requests, and end the streams, which would go on for ever."""
+        """Take no more requests, and end those that would go on for long."""
         self.readiness.end()
+        self.end_long_requests()
+
+    def end_long_requests(self) -> None:
+        """End the streams, which would go on for ever, and tell those that wait for blocks to try again."""
         self.streams.stop()
+        self._rooms.stop()
 
     def describe(self) -> dict[str, Any]:
         """What it goes on from, for its log."""
@@ -314,11 +346,17 @@ async def _refused(_: Request, error: Exception) -> Response:
     return render_error(error).response()
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return render_error(
-        invalid_fields([{**found, "loc": found["loc"][1:]} for found in error.errors()])
-    ).response()
+def _invalid(hash_limit: HashLimit) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        try:
+            hash_limit.check_faults(error.errors())
+        except LimitExceeded as exceeded:
+            return render_error(exceeded).response()
+        found = [{**found, "loc": found["loc"][1:]} for found in error.errors()]
+        return render_error(invalid_fields(found)).response()
+
+    return invalid
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -1,9 +1,11 @@
-"""Lets requests in: no more at once than allowed, and none while the server is not ready.
+"""Lets requests in: no more at once than allowed, none while the server is not ready, none that are too late.
 
 Each is counted when it leaves.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -14,9 +16,14 @@ from blockyard.server.media import Answer, render_problem
 from blockyard.server.problems import internal_error
 from blockyard.server.readiness import RETRY_AFTER_MS, Readiness
 from blockyard.server.request_figures import RequestFigures
+from blockyard.server.turn import Turn
 
 PROBES = ("/healthz", "/readyz")
 """Answered whatever the server is about."""
+
+LIFELINES = ("/renew", "/heartbeat")
+"""Ends of the paths of calls that are never too late in their turn: they are cheap, and what they keep alive
+would die of overload."""
 
 
 @dataclass(slots=True)
@@ -43,16 +50,24 @@ class Gate:
 
     Args:
         max_requests_in_flight: Requests beyond these are refused.
+        max_turn_ms: How long the calls of one turn of the loop may take: see `Turn`.
         readiness: Whether the server takes requests.
         registry: Where they are counted.
 
     Attributes:
         figures: The counts.
+        turn: Of the loop, in which calls are let in.
     """
 
     def __init__(
-        self, *, max_requests_in_flight: int, readiness: Readiness, registry: CollectorRegistry
+        self,
+        *,
+        max_requests_in_flight: int,
+        max_turn_ms: int,
+        readiness: Readiness,
+        registry: CollectorRegistry,
     ) -> None:
+        self.turn = Turn(max_turn_ms)
         self._max_requests_in_flight = max_requests_in_flight
         self._readiness = readiness
         self._num_in_flight = 0
@@ -81,6 +96,28 @@ class Gate:
                 f"{self._max_requests_in_flight} requests are in flight already: slow down and try again",
                 {"retry_after_ms": RETRY_AFTER_MS},
             )
+
+    def begin(self, visit: Visit, now_ns: int) -> None:
+        """All of it is there and its work begins, ``now_ns``.
+
+        Raises:
+            Overloaded: This turn of the loop has lasted too long for it.
+        """
+        if visit.path not in PROBES and not visit.path.endswith(LIFELINES):
+            self.turn.take(now_ns)
+
+    def forget(self, visit: Visit) -> None:  # noqa: ARG002 - as `leave`
+        """It has not begun after all, and will another time."""
+        self._num_in_flight -= 1
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """A request is not worked on, from here to the end of the block: it keeps nobody out."""
+        self._num_in_flight -= 1
+        try:
+            yield
+        finally:
+            self._num_in_flight += 1
 
     def leave(self, visit: Visit, status: int) -> None:
         """It was answered with ``status``; 0: not at all."""

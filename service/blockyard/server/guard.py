@@ -1,23 +1,25 @@
-"""Around every request of ASGI: the gate, who asks, limits on bodies, errors that nobody caught.
+"""Around every request of ASGI: the gate, who asks, limits on bodies and time, errors that nobody caught.
 
 The body is read here, whole, before a route runs: a caller who sends slowly, hangs up or sends too much never
 gets as far as a pool.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady
+from blockyard.core.errors import BlockyardError, BodyTooLarge, NotReady, RequestTimeout
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.access.principal import NOBODY, PRINCIPAL_KEY, Principal
 from blockyard.server.access.rules import is_open
 from blockyard.server.gate import Gate
-from blockyard.server.media import render_error, render_problem
-from blockyard.server.problems import http_problem
+from blockyard.server.media import render_error
 from blockyard.server.sse import is_stream
 
 log = structlog.get_logger("blockyard.request")
@@ -27,12 +29,16 @@ DRAIN_FACTOR = 8
 gets the answer instead of a broken connection."""
 
 
+ABORT = "blockyard.abort"
+"""The extension of a scope with which our HTTP protocol lets the connection be ended ``now``."""
+
+
+_TIME = "blockyard.time"
+_GATE = "blockyard.gate"
+
+
 class ClientGone(Exception):
-    """The caller hung up before its body was complete."""
-
-
-class BodyLate(Exception):
-    """The caller took too long over its body."""
+    """The caller hung up before its body was complete, or while it waited."""
 
 
 class Guard:
@@ -43,6 +49,8 @@ class Guard:
         gate: Lets requests in, and counts them.
         max_body_bytes: Largest body.
         body_timeout_s: Time for a body to arrive in.
+        request_timeout_s: Time for the answer to be there, once the body is. Of a stream of events it is the
+            time for its reader to take a part.
         authenticator: Knows who asks.
         settled: Waits until what was done is durable. No answer begins before it returns; where it raises
             NotReady, that is the answer.
@@ -55,6 +63,7 @@ class Guard:
         *,
         max_body_bytes: int,
         body_timeout_s: int,
+        request_timeout_s: int,
         authenticator: Authenticator,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
@@ -62,6 +71,7 @@ class Guard:
         self._gate = gate
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
+        self._request_timeout_s = request_timeout_s
         self._authenticator = authenticator
         self._settled = settled
 
@@ -83,13 +93,19 @@ class Guard:
             scope[PRINCIPAL_KEY] = principal = self._principal(scope)
             visit.token_id = principal.token_id
             body = await self._body_in_time(scope, receive)
-            await self._app(scope, _replay(body, receive), answer.send)
-        except BodyLate:
-            detail = f"the body did not arrive within {self._body_timeout_s} s (--body-timeout-s)"
-            late = render_problem(http_problem(HTTPStatus.REQUEST_TIMEOUT, detail), {"Connection": "close"})
-            await late.response()(scope, receive, answer.send)
+            self._gate.begin(visit, time.perf_counter_ns())
+            scope[_GATE] = self._gate
+            await self._in_time(scope, _replay(body, receive), answer)
         except ClientGone:
             log.info("client hung up", method=visit.method, path=visit.path)
+        except RequestTimeout as error:
+            log.info("request was late", method=visit.method, path=visit.path, detail=error.detail)
+            if answer.status == 0:
+                late = render_error(error)._replace(headers={"Connection": "close"})
+                await late.response()(scope, receive, send)
+                answer.status = late.status
+            else:
+                _end_connection(scope)
         except BlockyardError as error:
             await render_error(error).response()(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - it is logged
@@ -113,14 +129,34 @@ class Guard:
         """The request's body, whole.
 
         Raises:
-            BodyLate: It did not arrive in time.
+            RequestTimeout: It did not arrive in time.
             BodyTooLarge, ClientGone: See `_read_body`.
         """
         try:
             async with asyncio.timeout(self._body_timeout_s):
                 return await self._read_body(scope, receive)
         except TimeoutError:
-            raise BodyLate from None
+            raise RequestTimeout.of(
+                "body_timeout_s", self._body_timeout_s, "the body did not arrive"
+            ) from None
+
+    async def _in_time(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+        """Have the application give its ``answer``. Nobody waits any longer for what runs in a thread then.
+
+        Raises:
+            RequestTimeout: It took too long; whether anything was done is not known.
+        """
+        try:
+            async with asyncio.timeout(self._request_timeout_s) as limit:
+                scope[_TIME] = answer.limit = limit
+                answer.part_s = self._request_timeout_s
+                await self._app(scope, receive, answer.send)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeout.of(
+                "request_timeout_s", self._request_timeout_s, "there was no answer"
+            ) from None
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         """The request's body, whole.
@@ -161,6 +197,8 @@ class _Answer:
 
     Attributes:
         status: Its HTTP status; 0 before it has begun.
+        limit: The time that is left for it; None while it has no bound.
+        part_s: Of a stream: the time for its reader to take a part.
     """
 
     def __init__(
@@ -179,29 +217,68 @@ class _Answer:
         self._is_withdrawn = False
         self._start: Message = {}
         self.status = 0
+        self.limit: asyncio.Timeout | None = None
+        self.part_s = 0
 
     async def send(self, message: Message) -> None:
         """A part of it."""
         if self._is_withdrawn:
             return
         if message["type"] == "http.response.start":
-            self.status = int(message["status"])
             try:
                 await self._settled()
             except NotReady as error:
                 self.status, self._is_withdrawn = HTTPStatus.SERVICE_UNAVAILABLE, True
                 await render_error(error).response()(self._scope, self._receive, self._send)
                 return
+            self.status = int(message["status"])
             self._start = message
         elif message.get("more_body") and is_stream(self._start):
             self.end()
+            await self._send_part(message)
+            return
         await self._send(message)
+
+    async def _send_part(self, message: Message) -> None:
+        """A part of a stream, which goes on for ever if each part is taken in time."""
+        if self.limit is None:
+            await self._send(message)
+            return
+        self.limit.reschedule(asyncio.get_running_loop().time() + self.part_s)
+        await self._send(message)
+        self.limit.reschedule(None)
 
     def end(self) -> None:
         """It is given."""
         over, self._over = self._over, None
         if over is not None:
             over()
+
+
+@contextmanager
+def waiting(scope: Scope, seconds: float) -> Iterator[None]:
+    """The request of ``scope`` waits, for so long at most, from here to the end of the block.
+
+    Its answer may take so much longer, and until then it is not one that is worked on.
+    """
+    gate: Gate | None = scope.get(_GATE)
+    with contextlib.nullcontext() if gate is None else gate.resting():
+        _give_time(scope, seconds)
+        yield
+
+
+def _give_time(scope: Scope, seconds: float) -> None:
+    limit: asyncio.Timeout | None = scope.get(_TIME)
+    until_s = None if limit is None else limit.when()
+    if limit is not None and until_s is not None:
+        limit.reschedule(until_s + seconds)
+
+
+def _end_connection(scope: Scope) -> None:
+    """Break off an answer that has begun: what comes next must not be taken for its rest."""
+    abort = scope.get("extensions", {}).get(ABORT)
+    if abort is not None:
+        abort["now"]()
 
 
 def _content_length(scope: Scope) -> int:

@@ -28,11 +28,24 @@ R = TypeVar("R", bound=Reply)
 
 
 class BodyReader(Generic[B]):
-    """Reads one kind of body; its validator is prepared once."""
+    """Reads one kind of body; its validator is prepared once.
 
-    __slots__ = ("_adapter", "_takes_msgpack")
+    Args:
+        body: Which kind.
+        takes_msgpack: Whether it may come in msgpack.
+        check_faults: Raises what pydantic's findings mean, where it is more than that a body is not valid.
+    """
 
-    def __init__(self, body: type[B], *, takes_msgpack: bool) -> None:
+    __slots__ = ("_adapter", "_check_faults", "_takes_msgpack")
+
+    def __init__(
+        self,
+        body: type[B],
+        *,
+        takes_msgpack: bool,
+        check_faults: Callable[[Iterable[Mapping[str, Any]]], None],
+    ) -> None:
+        self._check_faults = check_faults
         self._adapter: TypeAdapter[B] = TypeAdapter(body)
         self._takes_msgpack = takes_msgpack
 
@@ -41,6 +54,7 @@ class BodyReader(Generic[B]):
 
         Raises:
             InvalidRequest: It is not of the content type, or its values are not valid.
+            LimitExceeded: A list of it is too long.
         """
         try:
             if headers.get(b"content-type", b"").startswith(_MSGPACK):
@@ -49,6 +63,7 @@ class BodyReader(Generic[B]):
                 return self._adapter.validate_python(_unpack(raw))
             return self._adapter.validate_json(raw)
         except ValidationError as error:
+            self._check_faults(error.errors(include_url=False, include_input=False))
             raise invalid_body(error) from None
 
 

@@ -20,10 +20,12 @@ from blockyard.core.pool import Pool
 from blockyard.core.replies import Found, LeaseGranted, Reply
 from blockyard.server.access.principal import PRINCIPAL_KEY
 from blockyard.server.clock import Clock
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
 from blockyard.server.schemas import LookupBody, PoolBody, WaitingBody
+from blockyard.server.tenant_limits import TenantLimits
 from blockyard.server.waiting_rooms import HasToWait, WaitingRooms
 
 MAX_KEY_LENGTH = 256
@@ -38,6 +40,8 @@ class PoolCallHandler:
         pools: The server's pools.
         rooms: Where calls wait for blocks of them.
         clock: The time that commands are given.
+        hash_limit: Bounds what a body may hold.
+        tenant_limits: Bound what a tenant may have.
 
     Attributes:
         path_format: Its path's template.
@@ -47,20 +51,35 @@ class PoolCallHandler:
         "_body_is_optional",
         "_call",
         "_clock",
+        "_hash_limit",
         "_pools",
         "_reader",
         "_rooms",
+        "_tenant_limits",
         "_writer",
         "path_format",
     )
 
-    def __init__(self, call: PoolCall, pools: Pools, rooms: WaitingRooms, clock: Clock) -> None:
+    def __init__(
+        self,
+        call: PoolCall,
+        pools: Pools,
+        rooms: WaitingRooms,
+        clock: Clock,
+        *,
+        hash_limit: HashLimit,
+        tenant_limits: TenantLimits,
+    ) -> None:
         self.path_format = f"{POOLS_PATH}{{pool}}{call.path}"
         self._call = call
         self._pools = pools
         self._rooms = rooms
         self._clock = clock
-        self._reader: BodyReader[PoolBody] = BodyReader(call.body, takes_msgpack=call.is_hot)
+        self._hash_limit = hash_limit
+        self._tenant_limits = tenant_limits
+        self._reader: BodyReader[PoolBody] = BodyReader(
+            call.body, takes_msgpack=call.is_hot, check_faults=hash_limit.check_faults
+        )
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
         self._body_is_optional = call.body is PoolBody
 
@@ -76,7 +95,7 @@ class PoolCallHandler:
         try:
             answer = self.answer(scope["path"], request.path_params, headers, raw, tenant)
         except HasToWait as late:
-            reply = await self._rooms.wait(late, request.receive)
+            reply = await self._rooms.wait(late, scope, request.receive)
             answer = self._written(reply, headers)
         return answer.response()
 
@@ -100,6 +119,7 @@ class PoolCallHandler:
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
+        self._hash_limit.check(body, len(raw))
         name = path_params["pool"]
         reply: Reply
         if call.command is None:
@@ -107,6 +127,7 @@ class PoolCallHandler:
         else:
             asked = call.command(body, path_params, tenant)
             command = once(headers, path, raw, asked) if call.method == "POST" else asked
+            self._tenant_limits.check(self._pools.get(name), command)
             if isinstance(body, WaitingBody) and body.wait_ms:
                 reply = self._rooms.apply_or_wait(name, command, body.wait_ms)
             else:
@@ -123,8 +144,21 @@ class PoolCallHandler:
 class PoolCallHandlers:
     """A handler for each of `POOL_CALLS`."""
 
-    def __init__(self, pools: Pools, rooms: WaitingRooms, clock: Clock) -> None:
-        self._by_path = {call.path: PoolCallHandler(call, pools, rooms, clock) for call in POOL_CALLS}
+    def __init__(
+        self,
+        pools: Pools,
+        rooms: WaitingRooms,
+        clock: Clock,
+        *,
+        hash_limit: HashLimit,
+        tenant_limits: TenantLimits,
+    ) -> None:
+        self._by_path = {
+            call.path: PoolCallHandler(
+                call, pools, rooms, clock, hash_limit=hash_limit, tenant_limits=tenant_limits
+            )
+            for call in POOL_CALLS
+        }
 
     def routes(self) -> list[Route]:
         """All of them as routes."""

@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from blockyard.core.config import EventsConfig, Eviction, GroupConfig, HashForm, PoolConfig, Publish
+from blockyard.core.config import (
+    MAX_REPLIES,
+    EventsConfig,
+    Eviction,
+    GroupConfig,
+    HashForm,
+    PoolConfig,
+    Publish,
+)
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.extra_keys import ExtraKeyForm
 from blockyard.core.hashing import HashAlgorithm
@@ -107,12 +115,22 @@ class PoolConfigBody(Body):
         "end; 0: there alone; null: every block.",
     )
 
+    max_replies: Annotated[int, Field(ge=1, le=MAX_REPLIES)] = Field(
+        256,
+        description="Idempotency keys that each lease remembers; four times as many are remembered of calls "
+        "without a lease.",
+    )
     worker_timeout_ms: PositiveCount = Field(
         5_000, description="A worker that has not called for so long is lost."
     )
     needs_all_workers: bool = Field(
         True,
         description="Once a worker has registered: give no blocks while one is lost, or a rank has none.",
+    )
+    share_across_tenants: bool = Field(
+        False,
+        description="Let tenants find each other's blocks, but for those with a cache salt. Otherwise a "
+        "tenant is part of its hashes.",
     )
     events: Annotated[
         EventsBody | None,

@@ -7,7 +7,7 @@ from blockyard.core.commands import Command, ExpireLeases, Resume
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import (
     BlockyardError,
-    InvalidRequest,
+    LimitExceeded,
     PlanNotFound,
     PoolExists,
     PoolInUse,
@@ -129,9 +129,7 @@ class Pools:
         """
         owned = self._owned(name)
         if owned.room is None:
-            owned.room = WaitingRoom(
-                owned.pool, lambda command: self._apply(name, owned, command, now_ms())
-            )
+            owned.room = WaitingRoom(owned.pool, lambda command: self._apply(name, owned, command, now_ms()))
         return owned.room
 
     def num_waiting(self, name: str, tenant: TenantId) -> int:
@@ -169,7 +167,8 @@ class Pools:
 
         Raises:
             PoolExists: It stands with another configuration or plan.
-            InvalidRequest: It would be too large, or one too many, or its sizes are wrong.
+            LimitExceeded: It would be too large, or one too many.
+            InvalidRequest: Its sizes are wrong.
             NotReady: It could not be written down.
         """
         known = self._pools.get(name)
@@ -179,14 +178,17 @@ class Pools:
                     f"pool {name!r} has another configuration: delete it first, or choose another name"
                 )
             return known.pool, False
-        if config.num_blocks > self._max_pool_blocks:
-            raise InvalidRequest.of(
-                "num_blocks",
-                f"this server makes pools of at most {self._max_pool_blocks} blocks (--max-pool-blocks)",
+        if max(config.num_blocks, config.num_host_blocks or 0) > self._max_pool_blocks:
+            raise LimitExceeded.of(
+                "max_pool_blocks",
+                self._max_pool_blocks,
+                f"this server makes pools of at most {self._max_pool_blocks} blocks",
             )
         if len(self._pools) >= self._max_pools:
-            raise InvalidRequest.of(
-                "pool", f"this server owns {self._max_pools} pools already (--max-pools): delete one first"
+            raise LimitExceeded.of(
+                "max_pools",
+                self._max_pools,
+                f"this server owns {self._max_pools} pools already: delete one first",
             )
         pool = Pool(config)
         collector.keep()

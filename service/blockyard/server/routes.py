@@ -8,15 +8,18 @@ from pydantic import BaseModel, Field
 
 from blockyard.core.audit import Audit
 from blockyard.core.config import config_to_state
+from blockyard.core.errors import SequenceNotFound
 from blockyard.core.hash_chain import hash_tokens
-from blockyard.core.ids import SequenceId
+from blockyard.core.ids import SequenceId, TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
 from blockyard.planning.planner import plan
 from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
+from blockyard.server.body import TENANT_PATTERN
 from blockyard.server.clock import Clock
+from blockyard.server.hash_limit import HashLimit
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_config_body import PoolConfigBody, configured
@@ -49,9 +52,11 @@ class PoolDescription(BaseModel):
     eviction: str
     watermark_blocks: int
     prefix_cache_retention_interval: int | None
+    max_replies: int
     worker_timeout_ms: int
     needs_all_workers: bool
     num_ranks: int | None
+    share_across_tenants: bool
     events: dict[str, Any] | None = Field(
         description="How it publishes events; null: not at all. With needs_token_ids they all have "
         "token_ids; else these are empty where only hashes were told."
@@ -93,8 +98,8 @@ class Health(BaseModel):
     status: str = "ok"
 
 
-def api_routes(pools: Pools, clock: Clock) -> APIRouter:
-    """The routes under ``/v1`` over ``pools``, by the time of ``clock``."""
+def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
+    """The routes under ``/v1`` over ``pools``, by the time of ``clock``; ``hash_limit`` bounds `hash`."""
     router = api_router()
 
     @router.put(
@@ -137,11 +142,26 @@ def api_routes(pools: Pools, clock: Clock) -> APIRouter:
         return pools.get(pool).audit()
 
     @router.get("/pools/{pool}/sequences/{sequence_id:path}", tags=["sequences"], summary="A live sequence.")
-    async def sequence(pool: str, sequence_id: str) -> SequenceState:
-        return pools.get(pool).sequence(SequenceId(sequence_id))
+    async def sequence(
+        pool: str,
+        sequence_id: str,
+        principal: Asking,
+        tenant: Annotated[
+            str | None,
+            Query(
+                pattern=f"^({TENANT_PATTERN})?$",
+                description="Whose it is, where that is not the caller's own tenant: for those who see all.",
+            ),
+        ] = None,
+    ) -> SequenceState:
+        whose = principal.tenant if tenant is None else TenantId(tenant)
+        if whose != principal.tenant and not principal.sees_all:
+            raise SequenceNotFound.of(sequence_id)
+        return pools.get(pool).sequence(SequenceId(sequence_id), whose)
 
     @router.post("/hash", tags=["hashing"], summary="Block hashes of tokens, as a pool would compute them.")
     def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
+        hash_limit.check(body, body.num_hashes)
         hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
         return Hashes(
             none_hash=hashed.none_hash.hex(),

@@ -11,9 +11,7 @@ from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.packing import unpack_column
 from blockyard.server.body import Body, Count, Name, PositiveCount
-
-MAX_TOKENS = 2**20
-"""Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
+from blockyard.server.settings import MAX_TOKENS
 
 Handle = Annotated[int, Field(ge=0, le=2**63 - 1)]
 TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -48,6 +46,11 @@ class PoolBody(Body):
     """A body about a pool."""
 
     epoch: Count | None = Field(None, description="The pool's epoch as the caller knows it.")
+
+    @property
+    def num_hashes(self) -> int:
+        """Block hashes, token ids and embeddings in all its lists."""
+        return 0
 
 
 class LeaseBody(PoolBody):
@@ -113,9 +116,14 @@ class ContentBody(ExtrasBody):
     )
     tenant_only: bool = Field(
         False,
-        description="Nobody else is to find this content, also where the pool shares it across tenants. To be "
-        "said where a cache salt is hashed in; beside cache_salt it goes without saying.",
+        description="Nobody else is to find this content, also where the pool shares it across tenants. To "
+        "be said where a cache salt is hashed in; beside cache_salt it goes without saying.",
     )
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.block_hashes) + len(self.token_ids) + len(self.prompt_embeds_float32 or ())
 
 
 EventTokenIds = Annotated[
@@ -137,6 +145,11 @@ class HashBody(ExtrasBody):
     block_size: PositiveCount
     extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
     token_ids: TokenIds
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.token_ids) + len(self.prompt_embeds_float32 or ())
 
     def hasher(self) -> Hasher:
         """The hasher that the body asks for.
@@ -161,7 +174,7 @@ class CreateLease(PoolBody):
     )
 
 
-class LookupBody(PoolBody, ContentBody):
+class LookupBody(ContentBody, PoolBody):
     """A prompt to look up."""
 
     num_tokens: PositiveCount
@@ -188,6 +201,11 @@ class AdmissionBody(ContentBody):
     )
     skip_prefix_cache: bool = False
     event_token_ids: EventTokenIds = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return super().num_hashes + len(self.event_token_ids)
 
     def admission(self) -> ask.Admission:
         """The same for the core."""
@@ -219,7 +237,7 @@ class WaitingBody(LeaseBody):
     )
 
 
-class AllocateBody(WaitingBody, AdmissionBody):
+class AllocateBody(AdmissionBody, WaitingBody):
     """Blocks for a new sequence, or more for one that the lease holds."""
 
     num_computed_tokens: Count | None = Field(
@@ -247,6 +265,11 @@ class CommitBody(LeaseBody):
     block_hashes: BlockHashes = Field(default_factory=list)
     token_ids: TokenIds = Field(default_factory=list)
     event_token_ids: EventTokenIds = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.block_hashes) + len(self.token_ids) + len(self.event_token_ids)
 
     def command(self, tenant: TenantId) -> ask.Commit:
         """The command of ``tenant``."""
@@ -305,6 +328,12 @@ class StepExtendBody(Body):
         "others got their slots; `unlisted` is what their tables got: an empty list a group.",
     )
 
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        told = (self.block_hashes, self.token_ids, self.event_token_ids)
+        return sum(len(part) for parts in told for part in parts.values())
+
 
 class StepBody(LeaseBody):
     """One scheduler step: commit, then free, then extend, then admit."""
@@ -316,6 +345,12 @@ class StepBody(LeaseBody):
     free: StepFreeBody | None = None
     extend: StepExtendBody | None = None
     admit: list[AdmissionBody] = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        extend = self.extend.num_hashes if self.extend else 0
+        return extend + sum(admission.num_hashes for admission in self.admit)
 
     def command(self, tenant: TenantId) -> ask.Step:
         """The command of ``tenant``. Handles are plain integers on the wire, and pass as they are."""

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("blockyard.server")
 
-KEEP_ALIVE_S = 120
-"""How long an idle connection stays open: a scheduler between two bursts need not connect again."""
+RESERVED_FILES = 256
+"""Files that are open beside connections: the journal's, sockets for events, and some to spare."""
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # nosec B104  # to be told from others
 
@@ -55,7 +56,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         streams = self._app.streams
-        streams.stop()  # else it would wait for them
+        self._app.end_long_requests()  # else it would wait for them
         await asyncio.sleep(LAST_ANSWERS_S)
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
@@ -121,7 +122,7 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     """
     logs.configure(settings.log_level, settings.log_format)
     warn_of_exposure(settings)
-    _raise_file_limit()
+    settings = _within_file_limit(settings)
     with contextlib.ExitStack() as ending:
         tracing = ending.enter_context(_tracing()) if settings.traces else None
         event_sockets = ending.enter_context(_event_sockets(settings)) if settings.event_endpoint else None
@@ -177,7 +178,6 @@ def _serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         http=HttpProtocol,
         ws="none",
@@ -202,10 +202,18 @@ def _tracing() -> "Tracing":
     return Tracing()
 
 
-def _raise_file_limit() -> None:
-    """A connection is an open file: allow as many as this process may have."""
+def _within_file_limit(settings: Settings) -> Settings:
+    """``settings`` with no more connections than there can be: each is an open file.
+
+    The process is allowed as many files as it may have.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if most == resource.RLIM_INFINITY or settings.max_connections <= most - RESERVED_FILES:
+        return settings
+    max_connections = max(1, most - RESERVED_FILES)
+    log.warning("fewer connections, since fewer files may be open", max_connections=max_connections)
+    return replace(settings, max_connections=max_connections)
 
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:

@@ -15,6 +15,9 @@ T = TypeVar("T", bool, int, str)
 
 DEFAULT_DATA_DIR = "blockyard-data"
 
+MAX_TOKENS = 2**20
+"""Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -108,19 +111,57 @@ class Settings:
     event_curve_clients: str = setting(
         "", "Directory of the public keys, *.key, of those who may follow events; goes with event_curve_key."
     )
+    max_connections: int = setting(
+        16_384,
+        "Connections at a time, or as many as the process may have files open; more are answered overloaded.",
+        at_least=1,
+    )
+    max_head_bytes: int = setting(
+        65_536, "Largest head of a request: its first line and headers.", at_least=1_024
+    )
+    head_timeout_s: int = setting(
+        10, "Time for a request's head to arrive in, and for a new connection's first byte.", at_least=1
+    )
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body.", at_least=1)
     body_timeout_s: int = setting(10, "Time for a request's body to arrive in.", at_least=1)
+    request_timeout_s: int = setting(
+        60,
+        "Time for a request's answer once its body is there; of a stream of events, for its reader to take "
+        "a part.",
+        at_least=1,
+    )
+    idle_timeout_s: int = setting(120, "How long a connection stays open between requests.", at_least=1)
+    max_hashes_per_call: int = setting(
+        MAX_TOKENS,
+        "Block hashes, token ids and embeddings in one call, all its lists together.",
+        at_least=1,
+        at_most=MAX_TOKENS,
+    )
     max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)
     max_pool_blocks: int = setting(8_388_608, "Most blocks of one pool.", at_least=1)
+    max_leases_per_tenant: int = setting(10_000, "Leases of one tenant in one pool.", at_least=1)
+    max_sequences_per_tenant: int = setting(100_000, "Live sequences of one tenant in one pool.", at_least=1)
+    max_waiting_calls: int = setting(1_024, "Calls that wait for blocks at a time.", at_least=0)
+    max_waiting_calls_per_tenant: int = setting(
+        256, "The same of one tenant, so that it leaves room for others.", at_least=0
+    )
+    max_wait_ms: int = setting(60_000, "Longest time that a call may wait for blocks.", at_least=0)
     max_requests_in_flight: int = setting(
         4_096, "Requests worked on at a time; more are answered overloaded.", at_least=0
+    )
+    max_turn_ms: int = setting(
+        250,
+        "How long the calls that have arrived together may take; the rest are answered overloaded.",
+        at_least=1,
     )
     max_subscribers: int = setting(1_000, "Streams of server-sent events open at a time.", at_least=0)
     shutdown_timeout_s: int = setting(
         30, "How long requests in flight may take once the server is told to stop.", at_least=0
     )
     traces: bool = setting(
-        False, "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing)."
+        False,
+        "Send OpenTelemetry traces to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra: tracing); hot calls "
+        "then take longer.",
     )
     log_level: str = setting("info", "What is logged; debug has each request.", choices=tuple(LEVELS))
     log_format: str = setting("json", "json for machines, console for people.", choices=("json", "console"))

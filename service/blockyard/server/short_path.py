@@ -4,20 +4,21 @@ A call that arrives whole in one packet is done within the callback that brought
 of that turn of the loop: no task, no scope, no router. What it may do and how it is told is the same as on
 the long path, since the gate, the handlers and the journal are the same. All that is out of the ordinary
 takes the long path: large bodies, slow senders, pipelined requests, other HTTP versions, readers that do not
-read.
+read, calls that wait for blocks.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from blockyard.core.errors import BlockyardError, NotReady
+from blockyard.core.errors import BlockyardError, NotReady, RequestTimeout
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.gate import Gate, Visit
 from blockyard.server.media import Answer, header_lines, render_error
 from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
 from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.waiting_rooms import HasToWait
 
 MAX_KNOWN_CALLS = 4_096
 """URLs whose meaning is remembered: one a pool and hot route."""
@@ -50,6 +51,7 @@ class ShortPath:
         authenticator: Knows who asks.
         journal: No answer may be sent before it has written down what the call did.
         max_body_bytes: Larger bodies are refused, by the long path.
+        request_timeout_s: How long an answer may wait for the journal.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class ShortPath:
         journal: PoolJournal,
         *,
         max_body_bytes: int,
+        request_timeout_s: int,
     ) -> None:
         self._handlers = {
             name: (handler, rule_of("POST", handler.path_format)) for name, handler in handlers.items()
@@ -72,6 +75,7 @@ class ShortPath:
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_lines = b""
         self.max_body_bytes = max_body_bytes
+        self._request_timeout_s = request_timeout_s
 
     def find(self, url: bytes) -> ShortCall | None:
         """The hot call that a POST to ``url`` is; None for all else."""
@@ -93,22 +97,26 @@ class ShortPath:
 
     def answer(
         self, call: ShortCall, sent: Iterable[tuple[bytes, bytes]], body: bytes
-    ) -> tuple[Visit, Answer]:
-        """Do a call that came with the headers ``sent``. Its answer is to be posted."""
+    ) -> tuple[Visit, Answer] | None:
+        """Do a call that came with the headers ``sent``. Its answer is to be posted; None: it has to wait."""
         visit = self._gate.enter("POST", call.path)
         try:
             self._gate.check(visit)
+            self._gate.turn.take(visit.began_ns)
             visit.route = call.handler.path_format
             headers = dict(sent)
             principal = self._authenticator.principal(headers.get(b"authorization"))
             visit.token_id = principal.token_id
             call.rule.check(principal, call.path_params["pool"])
             answer = call.handler.answer(call.path, call.path_params, headers, body, principal.tenant)
-            return visit, answer
+        except HasToWait:  # on the long path
+            self._gate.forget(visit)
+            return None
         except BlockyardError as error:
-            return visit, render_error(error)
+            answer = render_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged
-            return visit, self._gate.failed(visit, error)
+            answer = self._gate.failed(visit, error)
+        return visit, answer
 
     def post(self, send: Send, visit: Visit, answer: Answer) -> None:
         """Have ``answer`` sent at the end of this turn of the loop, or once all is written down.
@@ -131,7 +139,21 @@ class ShortPath:
         if settling is None:
             self._deliver(letters)
         else:
-            settling.add_done_callback(lambda _: self._deliver(letters))
+            loop = asyncio.get_running_loop()
+            late = loop.call_later(self._request_timeout_s, self._give_up, letters)
+
+            def settled(_: object) -> None:
+                late.cancel()
+                self._deliver(letters)
+
+            settling.add_done_callback(settled)
+
+    def _give_up(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
+        """The journal takes too long: nobody waits for it any more, and what it comes to is not known."""
+        timeout_s = self._request_timeout_s
+        late = render_error(RequestTimeout.of("request_timeout_s", timeout_s, "nothing was written down"))
+        self._send([(send, visit, late) for send, visit, _ in letters])
+        letters.clear()
 
     def _deliver(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
         try:
@@ -139,6 +161,9 @@ class ShortPath:
         except NotReady as error:  # whether they were written down is not known
             withdrawn = render_error(error)
             letters = [(send, visit, withdrawn) for send, visit, _ in letters]
+        self._send(letters)
+
+    def _send(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
         for send, visit, answer in letters:
             self._gate.leave(visit, answer.status)
             send(answer)

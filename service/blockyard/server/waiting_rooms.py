@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from blockyard.core.commands import Command
 from blockyard.core.errors import InsufficientBlocks, LimitExceeded, NotReady, Overloaded
 from blockyard.core.ids import TenantId
 from blockyard.core.replies import Reply
 from blockyard.server.clock import Clock
+from blockyard.server.guard import ClientGone, waiting
 from blockyard.server.pools import Pools
 from blockyard.server.readiness import RETRY_AFTER_MS as STOPPED_RETRY_AFTER_MS
 from blockyard.server.sse import hung_up
@@ -39,10 +41,6 @@ class HasToWait(Exception):
         self.tenant = tenant
         self.wait_ms = wait_ms
         self.refusal = refusal
-
-
-class CallerGone(Exception):
-    """The caller hung up while it waited."""
 
 
 class WaitingRooms:
@@ -86,13 +84,13 @@ class WaitingRooms:
                 raise
             raise HasToWait(pool, command, tenant, wait_ms, refusal) from None
 
-    async def wait(self, late: HasToWait, receive: Receive) -> Reply:
-        """The reply once it is the turn of a call that has to wait.
+    async def wait(self, late: HasToWait, scope: Scope, receive: Receive) -> Reply:
+        """The reply once it is the turn of a call that has to wait, the request of ``scope``.
 
         Raises:
             InsufficientBlocks: The time is up, and nothing was given.
             Overloaded: Too many wait already.
-            CallerGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
+            ClientGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
             BlockyardError: It is refused for another reason, such as the end of its lease.
         """
         self._check_room(late.tenant)
@@ -100,7 +98,8 @@ class WaitingRooms:
         waiter = room.join(late.command, late.refusal)
         self._waiting[late.tenant] += 1
         try:
-            return await self._outcome(waiter, room, late, receive)
+            with waiting(scope, late.wait_ms / 1_000):
+                return await self._outcome(waiter, room, late, receive)
         finally:
             room.leave(waiter)
             self._waiting[late.tenant] -= 1
@@ -114,16 +113,15 @@ class WaitingRooms:
 
     async def _outcome(self, waiter: Waiter, room: WaitingRoom, late: HasToWait, receive: Receive) -> Reply:
         gone = asyncio.create_task(hung_up(receive))
+        ends: list[asyncio.Future[Any]] = [waiter.outcome, gone]
         try:
-            await asyncio.wait(
-                [waiter.outcome, gone], timeout=late.wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(ends, timeout=late.wait_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
         if waiter.outcome.done():
             return waiter.outcome.result()
         if gone.done() and not gone.cancelled():
-            raise CallerGone
+            raise ClientGone
         room.leave(waiter)
         if waiter.refusal is not None:
             raise waiter.refusal

@@ -14,6 +14,7 @@ from blockyard.core.replies import WorkerNoted, WorkerRemoved
 from blockyard.core.workers import Worker
 from blockyard.planning.memory_map import MemoryMap, memory_map
 from blockyard.planning.planner import Plan
+from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
@@ -121,12 +122,13 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     router = api_router("/pools/{pool}/workers", tag="workers")
 
     @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
-    async def register(pool: str, body: RegisterBody, request: Request) -> RegisteredReply:
+    async def register(pool: str, body: RegisterBody, request: Request, principal: Asking) -> RegisteredReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         memory = await run_in_threadpool(RankMemory.of, plan, body.rank)  # large models take their time
         if pools.get(pool) is not found:
             raise PoolNotFound(f"pool {pool!r} was deleted in the meantime")
         command = ask.RegisterWorker(
+            tenant=principal.tenant,
             worker_id=WorkerId(body.worker_id),
             rank=body.rank,
             device=body.device,
@@ -141,11 +143,14 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
 
     @router.post("/{worker_id:path}/heartbeat", summary="Say that a worker is there.")
     async def heartbeat(
-        pool: str, worker_id: str, request: Request, body: WorkerBody | None = None
+        pool: str, worker_id: str, request: Request, principal: Asking, body: WorkerBody | None = None
     ) -> WorkerNoted:
         body = body or WorkerBody()
         command = ask.Heartbeat(
-            worker_id=WorkerId(worker_id), incarnation=body.incarnation_text, epoch=body.epoch
+            tenant=principal.tenant,
+            worker_id=WorkerId(worker_id),
+            incarnation=body.incarnation_text,
+            epoch=body.epoch,
         )
         noted = pools.apply(pool, await _once(request, command), clock.now_ms())
         assert isinstance(noted, WorkerNoted)

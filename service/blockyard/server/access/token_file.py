@@ -43,7 +43,10 @@ class TokenEntry(BaseModel):
     def principal(self) -> Principal:
         """Who bears it."""
         return Principal(
-            tenant=TenantId(self.tenant), scopes=frozenset(self.scopes), pools=tuple(self.pools), token_id=self.id
+            tenant=TenantId(self.tenant),
+            scopes=frozenset(self.scopes),
+            pools=tuple(self.pools),
+            token_id=self.id,
         )
 
 

@@ -108,7 +108,9 @@ class SnapshotKeeper:
     async def _forget_superfluous(self, keys: set[PoolKey]) -> None:
         """Of pools dropped since the last look or before the start; and what earlier snapshots have."""
         num_drops = self._journal.num_drops
-        dropped = self._journal.dropped() if num_drops != self._num_drops else []
+        dropped: list[PoolKey] = []
+        if num_drops != self._num_drops:
+            dropped = await asyncio.to_thread(self._journal.dropped)  # it waits for an append under way
         for key in {*dropped, *(keys - self._known)}:
             await self._truncate(key)
         self._num_drops = num_drops

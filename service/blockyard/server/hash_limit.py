@@ -1,0 +1,44 @@
+"""How many block hashes and tokens one call may have, in all its lists together."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blockyard.core.errors import LimitExceeded
+from blockyard.server.schemas import HashBody, PoolBody
+from blockyard.server.settings import MAX_TOKENS
+
+
+class HashLimit:
+    """Holds calls to ``max_hashes_per_call``."""
+
+    __slots__ = ("_max_hashes",)
+
+    def __init__(self, max_hashes_per_call: int) -> None:
+        self._max_hashes = max_hashes_per_call
+
+    def check(self, body: PoolBody | HashBody, num_bytes: int) -> None:
+        """Refuse ``body``, which came as ``num_bytes``, if it has too many.
+
+        Raises:
+            LimitExceeded: It has.
+        """
+        if num_bytes > self._max_hashes and body.num_hashes > self._max_hashes:  # each takes a byte at least
+            raise self.exceeded()
+
+    def check_faults(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse a body that pydantic has ``found`` fault with, if it is for a list that is too long.
+
+        Raises:
+            LimitExceeded: It is.
+        """
+        if any(fault["type"] == "too_long" and fault["ctx"]["max_length"] == MAX_TOKENS for fault in found):
+            raise self.exceeded()
+
+    def exceeded(self) -> LimitExceeded:
+        """The refusal."""
+        most = self._max_hashes
+        return LimitExceeded.of(
+            "max_hashes_per_call",
+            most,
+            f"block hashes, token ids and embeddings of one call are over {most} in all: split it",
+        )

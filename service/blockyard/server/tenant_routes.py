@@ -1,0 +1,109 @@
+"""The routes of a pool's tenants: what each is promised, and what it has. Ordinary FastAPI."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+
+from blockyard.core.commands import SetQuota
+from blockyard.core.errors import TenantNotFound
+from blockyard.core.ids import TenantId
+from blockyard.core.pool import Pool
+from blockyard.core.quota import MAX_WEIGHT, NO_QUOTA, Quota
+from blockyard.core.replies import TenantState
+from blockyard.server.access.principal import Principal
+from blockyard.server.access.protection import Asking
+from blockyard.server.api_router import api_router
+from blockyard.server.body import TENANT_PATTERN, Count, PositiveCount
+from blockyard.server.clock import Clock
+from blockyard.server.pools import Pools
+from blockyard.server.schemas import PoolBody
+
+TenantName = Annotated[
+    str, Path(pattern=f"^{TENANT_PATTERN}$", description="Letters, digits, '.', '_' and '-', 64 at most.")
+]
+
+
+class QuotaBody(PoolBody):
+    """What a tenant may count on in a pool, and how far it may go."""
+
+    guaranteed_blocks: Count = Field(0, description="So many it can always hold, whatever the others do.")
+    max_blocks: Count | None = Field(None, description="More it never holds; null: no bound.")
+    weight: Annotated[PositiveCount, Field(le=MAX_WEIGHT)] = Field(
+        1, description="Its share, beside the others', of what comes free while several wait."
+    )
+
+    def quota(self) -> Quota:
+        """The same for the core."""
+        return Quota(guaranteed_blocks=self.guaranteed_blocks, max_blocks=self.max_blocks, weight=self.weight)
+
+
+class TenantReply(BaseModel):
+    """A tenant in a pool. Blocks are the device's; one that several of its sequences hold counts once."""
+
+    tenant: str
+    guaranteed_blocks: int
+    max_blocks: int | None
+    weight: int
+    num_held_blocks: int
+    num_leases: int
+    num_sequences: int
+    num_waiting: int = Field(description="Calls that wait for blocks.")
+
+    @classmethod
+    def of(cls, state: TenantState, num_waiting: int) -> "TenantReply":
+        """The tenant that is in ``state``."""
+        return cls(
+            tenant=state.tenant,
+            guaranteed_blocks=state.guaranteed_blocks,
+            max_blocks=state.max_blocks,
+            weight=state.weight,
+            num_held_blocks=state.num_held_blocks,
+            num_leases=state.num_leases,
+            num_sequences=state.num_sequences,
+            num_waiting=num_waiting,
+        )
+
+
+class TenantsReply(BaseModel):
+    """The tenants that the pool has heard of, or the caller alone, by name."""
+
+    epoch: int
+    tenants: list[TenantReply]
+
+
+def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
+    """The routes over ``pools``, by the time of ``clock``."""
+    router = api_router("/pools/{pool}/tenants", tag="tenants")
+
+    def described(pool: str, found: Pool, tenant: TenantId) -> TenantReply:
+        return TenantReply.of(found.tenant(tenant), pools.num_waiting(pool, tenant))
+
+    def set_quota(pool: str, tenant: str, quota: Quota, epoch: int | None, asking: Principal) -> TenantReply:
+        command = SetQuota(tenant=asking.tenant, epoch=epoch, holder=TenantId(tenant), quota=quota)
+        pools.apply(pool, command, clock.now_ms())
+        return described(pool, pools.get(pool), command.holder)
+
+    @router.get("", summary="A pool's tenants: what they are promised, and what they hold.")
+    async def list_tenants(pool: str, principal: Asking) -> TenantsReply:
+        found = pools.get(pool)
+        names = sorted(tenant.name for tenant in found.tenants) if principal.sees_all else [principal.tenant]
+        return TenantsReply(epoch=found.epoch, tenants=[described(pool, found, name) for name in names])
+
+    @router.get("/{tenant}", summary="One of them.")
+    async def describe_tenant(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
+        found, name = pools.get(pool), TenantId(tenant)
+        is_known = principal.sees_all and found.tenants.find(name) is not None
+        if name != principal.tenant and not is_known:
+            raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, and no quota")
+        return described(pool, found, name)
+
+    @router.put("/{tenant}", summary="Set a tenant's quota. What it holds already stays its own.")
+    async def put_quota(pool: str, tenant: TenantName, body: QuotaBody, principal: Asking) -> TenantReply:
+        return set_quota(pool, tenant, body.quota(), body.epoch, principal)
+
+    @router.delete("/{tenant}", summary="Take a tenant's quota back.")
+    async def delete_quota(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
+        return set_quota(pool, tenant, NO_QUOTA, None, principal)
+
+    return router
