@@ -127,7 +127,7 @@ def test_the_asynchronous_client_waits_likewise(server_url: str, pool: Pool, poo
             AsyncClient(server_url, timeout_s=SHORT_S, retries=NO_RETRY) as client,
             client.pool(pool_name).lease("waiter") as waiter,
         ):
-            call = asyncio.create_task(waiter.allocate("one", 4, wait_ms=WAIT_MS))
+            call = asyncio.ensure_future(waiter.allocate("one", 4, wait_ms=WAIT_MS))
             await asyncio.to_thread(wait_for, lambda: num_waiting(pool) == 1)
             await asyncio.sleep(3 * SHORT_S)
             assert not call.done()
