@@ -168,7 +168,9 @@ def test_whatever_bandit_is_to_pass_over_has_a_reason() -> None:
     assert skips.group(1) == '"B101"'
 
 
-def test_the_image_serves_and_its_health_check_tells_whether_it_does() -> None:
+def test_the_image_serves_and_its_health_check_tells_whether_it_does(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text('{"tokens": []}')
     assert dockerfile_command("ENTRYPOINT") == ["blockyard"]
     command, *options = dockerfile_command("CMD")
     assert command == "serve"
@@ -180,7 +182,7 @@ def test_the_image_serves_and_its_health_check_tells_whether_it_does() -> None:
         checked = subprocess.run([sys.executable, *check], env=variables, capture_output=True, check=False)
         return checked.returncode == 0
 
-    with running_server(*options) as server:
+    with running_server(*options, BLOCKYARD_TOKEN_FILE=str(file)) as server:
         assert is_healthy(server.port)
     assert not is_healthy(server.port)
 

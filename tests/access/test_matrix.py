@@ -101,7 +101,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with TestClient(create_app(Settings(token_file=str(file)))) as api:
         api.headers.update(bearing(maker))
         for name in (REACHED, OUT_OF_REACH):
-            pool = make_pool(api, name)
+            pool = make_pool(api, name, events=True)
             lease = make_lease(api, pool, ttl_ms=3_600_000)
             api.post(f"{pool}/blocks/allocate", json={"lease_id": lease, "num_blocks": 1})
         del api.headers["Authorization"]

@@ -1,4 +1,4 @@
-"""Two tenants of one pool, over every operation of the OpenAPI document: neither sees nor touches the other's.
+"""Two tenants of one pool, over every operation of the OpenAPI document: neither sees or touches the other.
 
 What one asks with the other's names is answered, byte for byte, as with names that there are not.
 """
@@ -87,7 +87,7 @@ NOT_FOR_TENANTS = {
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A server, its operator's token, and of red and blue a token, a lease, and a sequence with its handle."""
+    """A server, its operator's token, and of two tenants a token, a lease, and a sequence with its handle."""
 
     api: TestClient
     operator: str

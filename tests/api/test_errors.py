@@ -13,6 +13,8 @@ from access.token_files import add_token
 from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.commands import SetQuota
 from blockyard.core.errors import ERRORS
+from blockyard.core.ids import NO_TENANT
+from blockyard.core.quota import Quota
 from blockyard.planning.errors import PLAN_ERRORS
 
 
@@ -113,7 +115,8 @@ def provoke_limit_exceeded(api: TestClient) -> Response:
 
 def provoke_quota_exceeded(api: TestClient) -> Response:
     pool = make_pool(api)
-    api.app.pools.apply("pool", SetQuota(holder=NO_TENANT, quota=Quota(max_blocks=3)), 0)  # type: ignore[attr-defined]
+    quota = SetQuota(holder=NO_TENANT, quota=Quota(max_blocks=3))
+    api.app.pools.apply("pool", quota, 0)  # type: ignore[attr-defined]
     return api.post(f"{pool}/blocks/allocate", json={"lease_id": make_lease(api, pool), "num_blocks": 4})
 
 
