@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends, Request
 
 from blockyard.core.errors import InvalidRequest
-from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.refusals import refusals
 
 
 def refuse_unknown_query(request: Request) -> None:
@@ -22,6 +22,6 @@ def api_router(path: str = "", *, tag: str | None = None) -> APIRouter:
     return APIRouter(
         prefix=f"/v1{path}",
         tags=None if tag is None else [tag],
-        responses=PROBLEM_RESPONSES,
+        responses=refusals(),
         dependencies=[Depends(refuse_unknown_query)],
     )

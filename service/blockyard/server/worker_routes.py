@@ -7,7 +7,13 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from blockyard.core import commands as ask
-from blockyard.core.errors import InvalidRequest, PoolNotFound
+from blockyard.core.errors import (
+    InvalidRequest,
+    PoolNotFound,
+    StaleEpoch,
+    WorkerNotFound,
+    WorkerReplaced,
+)
 from blockyard.core.ids import WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import WorkerNoted, WorkerRemoved
@@ -20,6 +26,7 @@ from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
 from blockyard.server.pool_call_handler import once
 from blockyard.server.pools import Pools
+from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody
 
 WorkerName = Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -120,7 +127,11 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     """The routes over ``pools``, by the time of ``clock``."""
     router = api_router("/pools/{pool}/workers", tag="workers")
 
-    @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
+    @router.post(
+        "",
+        summary="Register a worker: what it has to allocate, and how often to call.",
+        responses=refusals(PoolNotFound, StaleEpoch, WorkerReplaced),
+    )
     async def register(pool: str, body: RegisterBody, request: Request) -> RegisteredReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         memory = await run_in_threadpool(RankMemory.of, plan, body.rank)  # large models take their time
@@ -139,7 +150,11 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
             epoch=noted.epoch, worker_id=noted.worker_id, heartbeat_ms=noted.heartbeat_ms, **dict(memory)
         )
 
-    @router.post("/{worker_id:path}/heartbeat", summary="Say that a worker is there.")
+    @router.post(
+        "/{worker_id:path}/heartbeat",
+        summary="Say that a worker is there.",
+        responses=refusals(PoolNotFound, WorkerNotFound, StaleEpoch, WorkerReplaced),
+    )
     async def heartbeat(
         pool: str, worker_id: str, request: Request, body: WorkerBody | None = None
     ) -> WorkerNoted:
@@ -151,7 +166,7 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
         assert isinstance(noted, WorkerNoted)
         return noted
 
-    @router.get("", summary="A pool's workers.")
+    @router.get("", summary="A pool's workers.", responses=refusals(PoolNotFound))
     async def list_workers(pool: str) -> WorkersReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         return WorkersReply(
@@ -160,7 +175,11 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
             workers=_workers(found, clock.now_ms()),
         )
 
-    @router.delete("/{worker_id:path}", summary="Forget a worker that has gone for good.")
+    @router.delete(
+        "/{worker_id:path}",
+        summary="Forget a worker that has gone for good.",
+        responses=refusals(PoolNotFound, WorkerNotFound, StaleEpoch, WorkerReplaced),
+    )
     async def remove(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerRemoved:
         body = body or WorkerBody()
         command = ask.RemoveWorker(
