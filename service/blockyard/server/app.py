@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
@@ -296,11 +297,26 @@ async def _invalid(_: Request, error: Exception) -> Response:
     ).response()
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not read the body at all
         return render_error(InvalidRequest.of("body", "is not JSON in UTF-8")).response()
-    return render_problem(http_problem(error.status_code, str(error.detail)), error.headers).response()
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = _allowed(request)
+    return render_problem(http_problem(error.status_code, str(error.detail)), headers).response()
+
+
+def _allowed(request: Request) -> str:
+    """The methods of a request's path: several routes share it, and the first one knows its own alone."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(found))
 
 
 async def _failed(_: Request, __: Exception) -> Response:
