@@ -31,7 +31,7 @@ from rounds import NIGHTLY
 
 OPTIONS = ormsgpack.OPT_NON_STR_KEYS
 LEASE = LeaseId("lease")
-HASHES = [BlockHash(bytes([number]) * 32) for number in range(3)]
+HASHES = [BlockHash(b"h" * 32)]
 EXTRAS = Extras(
     mm_features=(MultiModalFeature(0, 4, "image"),),
     lora=Lora("adapter", "/adapter"),
@@ -43,7 +43,7 @@ COMMANDS: list[ask.Command] = [
     ask.Allocate(
         lease_id=LEASE,
         admission=ask.Admission(
-            sequence_id=SequenceId("s"), num_tokens=40, block_hashes=HASHES[:2], extras=EXTRAS
+            sequence_id=SequenceId("s"), num_tokens=40, token_ids=list(range(40)), extras=EXTRAS
         ),
     ),
     ask.Idempotent(
@@ -55,7 +55,7 @@ COMMANDS: list[ask.Command] = [
         lease_id=LEASE,
         step_id=1,
         extend=ask.StepExtend(sequences=[SequenceHandle(1)], num_tokens=[41]),
-        admit=[ask.Admission(sequence_id=SequenceId("t"), num_tokens=16, token_ids=list(range(16)))],
+        admit=[ask.Admission(sequence_id=SequenceId("t"), num_tokens=16, block_hashes=HASHES)],
     ),
     ask.AllocateBlocks(lease_id=LEASE, num_blocks=2),
 ]
