@@ -9,6 +9,8 @@ import structlog
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     earlier = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # critical: above all that is used
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(50)
+    )  # critical: above all that is used
     yield
     structlog.configure(**earlier)

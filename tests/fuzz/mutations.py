@@ -49,7 +49,9 @@ def places(document: Any) -> list[tuple[Any, Any]]:
     rest = [document]
     while rest:
         part = rest.pop()
-        members = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        members = (
+            part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        )
         for key, value in members:
             found.append((part, key))
             rest.append(value)
@@ -81,6 +83,19 @@ def faulty(draw: st.DrawFn, valid: Any, *, binary: bool = False) -> Any:
             case _:
                 pass
     return root[0]
+
+
+@st.composite
+def misnumbered(draw: st.DrawFn, valid: Any) -> Any:
+    """``valid`` with one to three of its integers others."""
+    found = deepcopy(valid)
+    numbers = [place for place in places(found) if type(place[0][place[1]]) is int]
+    for _ in range(draw(st.integers(1, 3))):
+        container, key = draw(st.sampled_from(numbers))
+        container[key] = draw(
+            st.one_of(st.integers(0, 40), st.just(container[key] + 1), st.integers(-(2**31), 2**31))
+        )
+    return found
 
 
 @st.composite

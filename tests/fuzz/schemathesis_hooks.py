@@ -142,8 +142,9 @@ def _integers(value: Any) -> Any:
 def _as_msgpack(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {
-            int(key) if name in ("block_hashes", "token_ids", "event_token_ids") and key.isdecimal() else key:
-            _as_msgpack(part, name if name == "block_hashes" else key)
+            int(key)
+            if name in ("block_hashes", "token_ids", "event_token_ids") and key.isdecimal()
+            else key: _as_msgpack(part, name if name == "block_hashes" else key)
             for key, part in value.items()
         }
     if isinstance(value, list):

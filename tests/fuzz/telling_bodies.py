@@ -108,7 +108,9 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "POST /v1/hash": bodies(
         {"algorithm": st.sampled_from(["sha256", "blake2b"]), "block_size": lengths, "token_ids": tokens}
     ),
-    "POST /v1/pools/{pool}/allocate": bodies({**lease, **names}, {"num_computed_tokens": counts, **admission}),
+    "POST /v1/pools/{pool}/allocate": bodies(
+        {**lease, **names}, {"num_computed_tokens": counts, **admission}
+    ),
     "POST /v1/pools/{pool}/commit": bodies(
         {**lease, "sequence_id": sequences, "num_computed_tokens": counts}, content
     ),

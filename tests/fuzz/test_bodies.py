@@ -245,7 +245,9 @@ def test_a_faulty_call_leaves_a_pool_whole() -> None:
         @given(st.data())
         def each(data: st.DataObject) -> None:
             call = data.draw(st.sampled_from(hot))
-            document = {**BODIES[call.path], "lease_id": lease} if call.path != "/lookup" else BODIES["/lookup"]
+            document = (
+                {**BODIES[call.path], "lease_id": lease} if call.path != "/lookup" else BODIES["/lookup"]
+            )
             if data.draw(st.booleans()):
                 body, media_type = json.dumps(data.draw(faulty(document))).encode(), JSON
             else:

@@ -26,7 +26,9 @@ def trace(lines: list[Any]) -> bytes:
 
 
 @fuzzed
-@given(content=st.one_of(damaged(trace(LINES)), faulty(LINES).filter(lambda v: isinstance(v, list)).map(trace)))
+@given(
+    content=st.one_of(damaged(trace(LINES)), faulty(LINES).filter(lambda v: isinstance(v, list)).map(trace))
+)
 def test_a_trace_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "trace.jsonl"
     path.write_bytes(content)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, Route
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, NotReady
@@ -309,13 +309,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 def _allowed(request: Request) -> str:
     """The methods of a request's path: several routes share it, and the first one knows its own alone."""
-    routes = [route for route in request.app.routes if isinstance(route, Route)]
-    found = {
-        method
-        for route in routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
-    }
+    found = [
+        method.value
+        for method in HTTPMethod
+        if any(
+            route.matches({**request.scope, "method": method.value})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
     return ", ".join(sorted(found))
 
 

@@ -95,7 +95,10 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
         + "_"
         + call.method.lower(),
         "parameters": parameters,
-        "requestBody": {"required": call.body is not PoolBody, "content": {name: {"schema": body} for name in media}},
+        "requestBody": {
+            "required": call.body is not PoolBody,
+            "content": {name: {"schema": body} for name in media},
+        },
         "responses": {
             str(call.status): {
                 "description": "Done.",
