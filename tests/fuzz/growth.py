@@ -1,4 +1,6 @@
-"""How much more memory decoders take after many bodies than after a few: run by `test_memory` in a process of its own.
+"""How much more memory decoders take after many documents than after a few.
+
+Run by `test_memory`, in a process of its own.
 
 Each decoder reads the same damaged documents over and over; what it keeps of them would add up.
 """
@@ -37,13 +39,13 @@ from fuzz import test_read_by_clients as replies
 from fuzz import test_stored as stored
 from fuzz import test_traces_and_models as files
 
-WARM_UP = 200
+WARM_UP = 100
 MORE = 10 * WARM_UP
 REFUSALS = (BlockyardError, JournalError, TraceError, ValueError)
 
 
 def broken(valid: bytes, draw: random.Random) -> bytes:
-    """``valid`` with up to three bytes that are others; no two draws are alike, so that nothing is a repeat."""
+    """``valid`` with up to three bytes that are others."""
     found = bytearray(valid)
     for _ in range(draw.randrange(4)):
         found[draw.randrange(len(found))] = draw.randrange(256)
@@ -53,9 +55,9 @@ def broken(valid: bytes, draw: random.Random) -> bytes:
 def decoders(folder: Path) -> dict[str, tuple[bytes, Callable[[bytes], Any]]]:
     """A valid document and what reads it, by name."""
     found: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {}
+    json_headers, packed_headers = {b"content-type": JSON.encode()}, {b"content-type": MSGPACK.encode()}
     for call in POOL_CALLS:
         reader, document = bodies.reader_of(call), bodies.BODIES[call.path]
-        json_headers, packed_headers = {b"content-type": JSON.encode()}, {b"content-type": MSGPACK.encode()}
         found[f"{call.path} in JSON"] = (
             json.dumps(document).encode(),
             lambda raw, reader=reader: reader.read(raw, json_headers),

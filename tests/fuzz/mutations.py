@@ -1,4 +1,4 @@
-"""What Hypothesis draws for decoders: bytes, valid ones that were damaged, and documents with a fault in them."""
+"""What Hypothesis draws for decoders: bytes, valid ones that were damaged, and documents with faults."""
 
 from copy import deepcopy
 from typing import Any
@@ -60,7 +60,7 @@ def places(document: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def faulty(draw: st.DrawFn, valid: Any, *, binary: bool = False) -> Any:
-    """``valid`` with one to three faults: something lost, twice, misplaced, or in place of it what is hostile."""
+    """``valid`` with one to three faults: something lost, twice, misplaced, or hostile."""
     root = [deepcopy(valid)]
     for _ in range(draw(st.integers(1, 3))):
         container, key = draw(st.sampled_from(places(root)))

@@ -1,4 +1,4 @@
-"""What schemathesis loads before it runs: msgpack, prepared pools and leases, a check of our own, and a tally.
+"""What schemathesis loads before it runs: msgpack, prepared pools and leases, a check of ours, and a tally.
 
 ``BLOCKYARD_FUZZED_URL`` names the server, ``BLOCKYARD_FUZZED_TALLY`` the file for the tally: how often each
 operation answered which status.

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_GROWTH_BYTES = 65_536
-"""Bounded caches fill up meanwhile; even the smallest of the two thousand documents, if kept, would be more."""
+MAX_GROWTH_BYTES = 40_000
+"""Bounded caches fill up meanwhile; a thousand documents, even of the smallest, would be more."""
 
 
 def test_decoders_keep_nothing_of_what_they_read() -> None:

@@ -63,6 +63,13 @@ BATCH = join_batch([encode_command(command, 5) for command in COMMANDS])
 CONFIG = PoolConfig.of(num_blocks=32, groups=[GroupConfig(kind="full_attention", block_size=16)])
 
 
+def pack(document: Any) -> bytes:
+    try:
+        return ormsgpack.packb(document, option=OPTIONS)
+    except ormsgpack.MsgpackEncodeError:
+        return b""  # msgpack has no such values
+
+
 def worked_pool() -> Pool:
     pool = Pool(CONFIG)
     for command in COMMANDS:
@@ -83,7 +90,7 @@ def test_a_batch_comes_back_as_it_was() -> None:
     st.one_of(
         st.binary(max_size=100),
         damaged(BATCH),
-        faulty(ormsgpack.unpackb(BATCH, option=OPTIONS), binary=True).map(lambda found: pack(found)),
+        faulty(ormsgpack.unpackb(BATCH, option=OPTIONS), binary=True).map(pack),
     )
 )
 def test_a_batch_is_read_or_refused(payload: bytes) -> None:
@@ -106,13 +113,6 @@ def test_a_batch_is_read_or_refused(payload: bytes) -> None:
             OverflowError,
         ):
             continue  # as in recovery: a fault that only a forged record can have
-
-
-def pack(document: Any) -> bytes:
-    try:
-        return ormsgpack.packb(document, option=OPTIONS)
-    except ormsgpack.MsgpackEncodeError:
-        return b""  # msgpack has no such values
 
 
 def test_a_state_comes_back_as_it_was() -> None:

@@ -79,7 +79,7 @@ def _audit_store(pool: "Pool", store: BlockStore, num_configured: int | None) ->
     foreign: set[BlockId] = set()
     for lease in pool.leases.values():
         for block in chain.from_iterable(named_blocks(pool, lease, store)):
-            if block < num_blocks:
+            if 0 <= block < num_blocks:
                 counts[block] += 1
             else:
                 foreign.add(block)
@@ -159,7 +159,7 @@ def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table
     told = coarser_view(sequence.block_hashes, config.groups[group].block_size // config.hash_block_size)
     published = table.block_ids[: table.num_published]
     return all(
-        block == NULL_BLOCK or block >= len(hashes) or hashes[block] in (block_hash, None)
+        not 0 < block < len(hashes) or hashes[block] in (block_hash, None)  # the null block, or a foreign one
         for block, block_hash in zip(published, told, strict=False)
     )
 

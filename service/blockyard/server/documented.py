@@ -1,4 +1,4 @@
-"""Answers that FastAPI does not describe by itself, for the OpenAPI document: streams, and bytes made by hand."""
+"""Answers that FastAPI does not describe by itself, for the OpenAPI document: streams, bytes made by hand."""
 
 from collections.abc import Mapping
 from typing import Any

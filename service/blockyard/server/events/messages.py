@@ -1,7 +1,7 @@
 """What followers of a pool's events are told, for the OpenAPI document: `EventCodec` writes it.
 
-Over server-sent events, and in a snapshot in JSON, hashes are whole, in hex. A snapshot in msgpack has them as
-over ZeroMQ: integers, or raw bytes.
+Over server-sent events, and in a snapshot in JSON, hashes are whole, in hex. A snapshot in msgpack has them
+as over ZeroMQ: integers, or raw bytes.
 """
 
 from typing import Annotated, Any, Literal

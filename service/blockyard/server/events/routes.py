@@ -66,7 +66,7 @@ def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
         description=SNAPSHOT_TEXT,
         response_class=Response,
         responses={
-            200: {"content": dict.fromkeys((JSON, MSGPACK), {"schema": reference(KvSnapshotReply)})},
+            200: {"content": {form: {"schema": reference(KvSnapshotReply)} for form in (JSON, MSGPACK)}},
             **refusals(PoolNotFound, NoEvents),
         },
     )
