@@ -56,8 +56,8 @@ def _add_pool_calls(document: dict[str, Any]) -> None:
     replies = [(call.reply, "serialization", TypeAdapter(call.reply)) for call in POOL_CALLS]
     others = [(model, "serialization", TypeAdapter(model)) for model in DOCUMENTED]
     schemas, definitions = TypeAdapter.json_schemas([*bodies, *others], ref_template=REFERENCE)  # type: ignore[list-item]
-    answers, more_definitions = TypeAdapter.json_schemas(
-        replies,  # type: ignore[arg-type]
+    answers, more_definitions = TypeAdapter.json_schemas(  # type: ignore[type-var]
+        replies,
         ref_template=REFERENCE,
         schema_generator=_WithoutNull,
     )
