@@ -30,7 +30,7 @@ from blockyard.server.journal.command_codec import decode_batch
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.pool_state import decode_state
 from blockyard.server.journal.snapshot_file import read_snapshot
-from blockyard.server.media import JSON, MSGPACK
+from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_calls import POOL_CALLS
 from blockyard.server.pool_config_body import PoolConfigBody
@@ -52,20 +52,24 @@ def broken(valid: bytes, draw: random.Random) -> bytes:
     return bytes(found)
 
 
+def reading(reader: BodyReader[Any], media_type: str) -> Callable[[bytes], Any]:
+    headers = {b"content-type": media_type.encode()}
+    return lambda raw: reader.read(raw, headers)
+
+
 def decoders(folder: Path) -> dict[str, tuple[bytes, Callable[[bytes], Any]]]:
     """A valid document and what reads it, by name."""
     found: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {}
-    json_headers, packed_headers = {b"content-type": JSON.encode()}, {b"content-type": MSGPACK.encode()}
     for call in POOL_CALLS:
         reader, document = bodies.reader_of(call), bodies.BODIES[call.path]
         found[f"{call.path} in JSON"] = (
             json.dumps(document).encode(),
-            lambda raw, reader=reader: reader.read(raw, json_headers),
+            reading(reader, JSON),
         )
         if call.is_hot:
             found[f"{call.path} in msgpack"] = (
                 ormsgpack.packb(bodies.as_msgpack(document), option=ormsgpack.OPT_NON_STR_KEYS),
-                lambda raw, reader=reader: reader.read(raw, packed_headers),
+                reading(reader, MSGPACK),
             )
     snapshot, trace = folder / "1-1.snapshot", folder / "trace"
 

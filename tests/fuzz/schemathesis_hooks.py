@@ -61,13 +61,13 @@ def map_body(_: Any, body: Any) -> Any:
 
 
 @schemathesis.hook
-def flatmap_case(_: Any, case: Case) -> st.SearchStrategy[Case]:
+def flatmap_case(_: Any, case: Case[Any]) -> st.SearchStrategy[Case[Any]]:
     """Half of the requests that are right have a body that gets somewhere."""
     bodies = BODIES.get(case.operation.label)
     if bodies is None or case.meta is None or not case.meta.generation.mode.is_positive:
         return st.just(case)
 
-    def told(body: dict[str, Any]) -> Case:
+    def told(body: dict[str, Any]) -> Case[Any]:
         case.body = body
         return case
 
@@ -75,7 +75,7 @@ def flatmap_case(_: Any, case: Case) -> st.SearchStrategy[Case]:
 
 
 @schemathesis.hook
-def before_call(_: Any, case: Case, __: dict[str, Any]) -> None:
+def before_call(_: Any, case: Case[Any], __: dict[str, Any]) -> None:
     """Put the prepared lease in where it is named."""
     lease = prepared.leases.get(case.path_parameters.get("pool", ""), LEASE)
     if isinstance(case.body, dict) and case.body.get("lease_id") == LEASE:
@@ -85,7 +85,7 @@ def before_call(_: Any, case: Case, __: dict[str, Any]) -> None:
 
 
 @schemathesis.hook
-def after_call(_: Any, case: Case, response: Response) -> None:
+def after_call(_: Any, case: Case[Any], response: Response) -> None:
     """Count, and make ready again what is spent."""
     tally[f"{case.operation.label} {response.status_code}"] += 1
     pool = case.path_parameters.get("pool", "")
@@ -99,7 +99,7 @@ def after_call(_: Any, case: Case, response: Response) -> None:
 
 
 @schemathesis.hook
-def filter_failure(_: Any, failure: Failure, case: Case, __: Response) -> bool:
+def filter_failure(_: Any, failure: Failure, case: Case[Any], __: Response) -> bool:
     """Let pass what is meant: ``workers/x/heartbeat`` is also a worker's name, and may be deleted."""
     if not case.path.endswith("/heartbeat"):
         return True
@@ -111,7 +111,7 @@ def filter_failure(_: Any, failure: Failure, case: Case, __: Response) -> bool:
 
 
 @schemathesis.check
-def what_the_schema_allows_is_read(_: CheckContext, response: Response, case: Case) -> bool | None:
+def what_the_schema_allows_is_read(_: CheckContext, response: Response, case: Case[Any]) -> bool | None:
     """Where a body of the schema's is refused, it was read, and refused for what the pool is."""
     reader = readers.get((case.method, case.path))
     if (
@@ -122,9 +122,11 @@ def what_the_schema_allows_is_read(_: CheckContext, response: Response, case: Ca
     ):
         return None
     request = response.request
-    raw = request.body if isinstance(request.body, bytes) else (request.body or "{}").encode()
+    raw = request.body or b"{}"
+    assert isinstance(raw, (bytes, str))
+    media_type = str(request.headers.get("Content-Type", JSON))
     try:
-        reader.read(raw, {b"content-type": request.headers.get("Content-Type", JSON).encode()})
+        reader.read(raw.encode() if isinstance(raw, str) else raw, {b"content-type": media_type.encode()})
     except InvalidRequest as error:
         raise AssertionError(f"a body of the schema's is not read: {error}") from None
     return None

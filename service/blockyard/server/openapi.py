@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 
 from blockyard.server.documented import DOCUMENTED, REFERENCE
 from blockyard.server.media import JSON, MSGPACK
-from blockyard.server.pool_call_handler import MAX_KEY_LENGTH
+from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody
@@ -57,7 +57,7 @@ def _add_pool_calls(document: dict[str, Any]) -> None:
     others = [(model, "serialization", TypeAdapter(model)) for model in DOCUMENTED]
     schemas, definitions = TypeAdapter.json_schemas([*bodies, *others], ref_template=REFERENCE)  # type: ignore[list-item]
     answers, more_definitions = TypeAdapter.json_schemas(  # type: ignore[type-var]
-        replies,
+        replies,  # type: ignore[arg-type]
         ref_template=REFERENCE,
         schema_generator=_WithoutNull,
     )
@@ -79,15 +79,7 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
         if f"{{{name}}}" in f"{{pool}}{call.path}"
     ]
     if call.command is not None and call.method == "POST":
-        parameters.append(
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "required": False,
-                "description": "A repeat with the same key and lease gets the first reply again.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH},
-            }
-        )
+        parameters.append(IDEMPOTENCY_KEY)
     return {
         "tags": [_tag(call)],
         "summary": call.summary,

@@ -24,6 +24,14 @@ from blockyard.server.pools import Pools
 from blockyard.server.schemas import LookupBody, PoolBody
 
 MAX_KEY_LENGTH = 256
+IDEMPOTENCY_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A repeat with the same key and lease gets the first reply again.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH},
+}
+"""A parameter in the OpenAPI document."""
 POOLS_PATH = "/v1/pools/"
 
 

@@ -24,7 +24,7 @@ from blockyard.server.api_router import api_router
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
-from blockyard.server.pool_call_handler import once
+from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY, once
 from blockyard.server.pools import Pools
 from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody
@@ -131,6 +131,7 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
         "",
         summary="Register a worker: what it has to allocate, and how often to call.",
         responses=refusals(PoolNotFound, StaleEpoch, WorkerReplaced),
+        openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
     )
     async def register(pool: str, body: RegisterBody, request: Request) -> RegisteredReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
@@ -154,6 +155,7 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
         "/{worker_id:path}/heartbeat",
         summary="Say that a worker is there.",
         responses=refusals(PoolNotFound, WorkerNotFound, StaleEpoch, WorkerReplaced),
+        openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
     )
     async def heartbeat(
         pool: str, worker_id: str, request: Request, body: WorkerBody | None = None
