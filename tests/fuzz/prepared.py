@@ -35,7 +35,8 @@ POOLS: dict[str, dict[str, Any]] = {
                 }
             ],
             "max_model_len": 256,
-        }
+        },
+        "needs_all_workers": False,
     },
     "told": {
         "num_blocks": 64,
@@ -45,6 +46,9 @@ POOLS: dict[str, dict[str, Any]] = {
         "needs_all_workers": False,
     },
 }
+
+WORKER = "w0"
+"""The id of a worker that each of them has."""
 
 
 class Prepared:
@@ -67,6 +71,8 @@ class Prepared:
         """The pool, if it is gone, and a lease anew, with a sequence; what the one before held is free."""
         path = f"/v1/pools/{pool}"
         self._send("PUT", path, POOLS[pool])
+        worker = {"worker_id": WORKER, "rank": 0, "device": "cpu", "incarnation": 0}
+        self._send("POST", f"{path}/workers", worker)
         if pool in self.leases:
             self._send("DELETE", f"{path}/leases/{self.leases[pool]}", {})
         _, lease = self._send("POST", f"{path}/leases", {"holder": "fuzz", "ttl_ms": 3_600_000})

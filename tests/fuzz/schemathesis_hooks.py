@@ -23,9 +23,10 @@ from schemathesis.openapi.checks import AllowHeaderMismatch
 from blockyard.core.errors import InvalidRequest
 from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.pool_calls import POOL_CALLS
-from fuzz.prepared import POOLS, Prepared
+from fuzz.prepared import POOLS, WORKER, Prepared
 from fuzz.telling_bodies import BODIES, LEASE
 
+KNOWN = {"lease_id": LEASE, "worker_id": WORKER}
 SPENT = {"lease_expired", "stale_epoch", "insufficient_blocks", "sequence_not_found"}
 """Codes that say of a prepared lease that it leads nowhere any more."""
 
@@ -62,16 +63,20 @@ def map_body(_: Any, body: Any) -> Any:
 
 @schemathesis.hook
 def flatmap_case(_: Any, case: Case[Any]) -> st.SearchStrategy[Case[Any]]:
-    """Half of the requests that are right have a body that gets somewhere."""
+    """Two of three requests that are right get somewhere: by their bodies, and by what their paths name."""
     bodies = BODIES.get(case.operation.label)
     if bodies is None or case.meta is None or not case.meta.generation.mode.is_positive:
         return st.just(case)
 
     def told(body: dict[str, Any]) -> Case[Any]:
         case.body = body
+        path = case.path_parameters
+        if path.get("pool") not in POOLS and case.method != "PUT" and path:
+            path["pool"] = "plain"
+        path.update({name: known for name, known in KNOWN.items() if name in path})
         return case
 
-    return st.one_of(st.just(case), bodies.map(told))
+    return st.one_of(st.just(case), bodies.map(told), bodies.map(told))
 
 
 @schemathesis.hook

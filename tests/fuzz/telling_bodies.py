@@ -139,5 +139,7 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         }
     ),
     "POST /v1/pools/{pool}/workers/{worker_id}/heartbeat": bodies({}),
+    "DELETE /v1/pools/{pool}/workers/{worker_id}": bodies({}),
+    "DELETE /v1/pools/{pool}/leases/{lease_id}": bodies({}),
 }
 """By operation."""
