@@ -32,7 +32,8 @@ VOLUME /var/lib/blockyard
 USER 10001
 EXPOSE 8484
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["python", "-m", "blockyard.server.commands.probe"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+    CMD ["python", "-m", "blockyard.server.commands.probe"]
 ENTRYPOINT ["blockyard"]
 # A container's own address; whoever publishes the port decides who reaches it, and tokens who may do what.
 CMD ["serve", "--host", "0.0.0.0"]

@@ -19,6 +19,7 @@ MODULES = (
     "allocator",
     "arithmetic",
     "block_store",
+    "charges",
     "chunk_ends",
     "compiled",
     "content",
@@ -45,6 +46,7 @@ MODULES = (
     "sequence",
     "sequences",
     "step",
+    "tenants",
 )
 """Of the core: where a call spends its time. Commands, replies and what else goes over the wire stay Python,
 as the libraries that read and write these look into their classes; so does what checks a value's type, and

@@ -7,13 +7,11 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-from blockyard.server.settings import Settings
 from server_process import environment, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -168,7 +166,9 @@ def test_whatever_bandit_is_to_pass_over_has_a_reason() -> None:
     assert skips.group(1) == '"B101"'
 
 
-def test_the_image_serves_and_its_health_check_tells_whether_it_does() -> None:
+def test_the_image_serves_and_its_health_check_tells_whether_it_does(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text('{"tokens": []}')
     assert dockerfile_command("ENTRYPOINT") == ["blockyard"]
     command, *options = dockerfile_command("CMD")
     assert command == "serve"
@@ -180,7 +180,7 @@ def test_the_image_serves_and_its_health_check_tells_whether_it_does() -> None:
         checked = subprocess.run([sys.executable, *check], env=variables, capture_output=True, check=False)
         return checked.returncode == 0
 
-    with running_server(*options) as server:
+    with running_server(*options, BLOCKYARD_TOKEN_FILE=str(file)) as server:
         assert is_healthy(server.port)
     assert not is_healthy(server.port)
 
@@ -189,11 +189,3 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {name.rstrip("/") for names in copied for name in names.split()} == kept
-
-
-def test_readme_names_every_setting_and_its_default() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for field in fields(Settings):
-        is_empty = isinstance(field.default, bool) or field.default == ""
-        default = "" if is_empty else f" {field.default}"
-        assert f"| `--{field.name.replace('_', '-')}` |{default} |" in readme

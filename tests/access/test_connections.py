@@ -137,8 +137,7 @@ def test_a_stream_ends_when_its_token_does(file: Path, path: str, change: str) -
                 document = json.loads(file.read_text())
                 document["tokens"][-1]["pools"] = ["acme-*"]
                 file.write_text(json.dumps(document))
-            while stream.read1():  # until it ends
-                pass
+            wait_for(lambda: not stream.read1())  # its end
         assert answered(server, "GET", "/v1/pools", token) == (401 if change == "revoked" else 200)
 
 
@@ -150,8 +149,7 @@ def test_a_stream_goes_on_when_other_tokens_end(file: Path) -> None:
             revoke_token(file, other)
             wait_for(lambda: answered(server, "GET", "/v1/pools", other) == 401)
             server.call("PUT", "/v1/pools/new", {"num_blocks": 10, "block_size": 16}, **bearing(admin))
-            while b'"pool":"new"' not in stream.readline():
-                pass
+            wait_for(lambda: b'"pool":"new"' in stream.readline())
 
 
 def test_a_watcher_sees_no_pool_out_of_its_reach(file: Path) -> None:
@@ -160,9 +158,8 @@ def test_a_watcher_sees_no_pool_out_of_its_reach(file: Path) -> None:
         token = add_token(file, "read", pools=("acme-*",))
         wait_for(lambda: answered(server, "GET", "/v1/pools", token) == 200)
         with streaming(server, "/v1/watch?pool=other", token) as stream:
-            while not (line := stream.readline()).startswith(b"data: "):
-                pass
-        seen = json.loads(line.removeprefix(b"data: "))
+            data = next(line for line in stream if line.startswith(b"data: "))
+        seen = json.loads(data.removeprefix(b"data: "))
         assert [pool["pool"] for pool in seen["pools"]] == ["acme-pool"]
         assert (seen["num_pools"], seen["num_matching"], seen["chosen"]) == (1, 1, None)
 

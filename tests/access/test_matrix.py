@@ -24,6 +24,8 @@ LOOKING = {
     "GET /v1/pools/{pool}/stats",
     "GET /v1/pools/{pool}/plan",
     "GET /v1/pools/{pool}/sequences/{sequence_id}",
+    "GET /v1/pools/{pool}/tenants",
+    "GET /v1/pools/{pool}/tenants/{tenant}",
     "GET /v1/pools/{pool}/workers",
     "POST /v1/pools/{pool}/lookup",
 }
@@ -55,6 +57,8 @@ MANAGING = {
     "PUT /v1/pools/{pool}",
     "DELETE /v1/pools/{pool}",
     "POST /v1/pools/{pool}/reset_prefix_cache",
+    "PUT /v1/pools/{pool}/tenants/{tenant}",
+    "DELETE /v1/pools/{pool}/tenants/{tenant}",
 }
 MAY = {
     "read": LOOKING | SEEING_ALL_TENANTS,
@@ -77,7 +81,7 @@ class Guarded:
 
     def ask(self, operation: str, pool: str, token: str | None) -> Response:
         method, path = operation.split(" ")
-        names = {"pool": pool, "sequence_id": "s", "lease_id": "l", "worker_id": "w"}
+        names = {"pool": pool, "sequence_id": "s", "lease_id": "l", "worker_id": "w", "tenant": "t"}
         for name, value in names.items():
             path = path.replace(f"{{{name}}}", value)
         if path.endswith(("/events", "/watch")):
@@ -97,7 +101,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with TestClient(create_app(Settings(token_file=str(file)))) as api:
         api.headers.update(bearing(maker))
         for name in (REACHED, OUT_OF_REACH):
-            pool = make_pool(api, name)
+            pool = make_pool(api, name, events=True)
             lease = make_lease(api, pool, ttl_ms=3_600_000)
             api.post(f"{pool}/blocks/allocate", json={"lease_id": lease, "num_blocks": 1})
         del api.headers["Authorization"]

@@ -11,7 +11,10 @@ from httpx2 import Response
 
 from access.token_files import add_token
 from api.support import block_hashes, make_api, make_lease, make_pool
+from blockyard.core.commands import SetQuota
 from blockyard.core.errors import ERRORS
+from blockyard.core.ids import NO_TENANT
+from blockyard.core.quota import Quota
 from blockyard.planning.errors import PLAN_ERRORS
 
 
@@ -110,6 +113,17 @@ def provoke_limit_exceeded(api: TestClient) -> Response:
     return api.put("/v1/pools/pool", json={"num_blocks": 8_388_609, "block_size": 4})
 
 
+def provoke_quota_exceeded(api: TestClient) -> Response:
+    pool = make_pool(api)
+    quota = SetQuota(holder=NO_TENANT, quota=Quota(max_blocks=3))
+    api.app.pools.apply("pool", quota, 0)  # type: ignore[attr-defined]
+    return api.post(f"{pool}/blocks/allocate", json={"lease_id": make_lease(api, pool), "num_blocks": 4})
+
+
+def provoke_tenant_not_found(api: TestClient) -> Response:
+    return api.get(f"{make_pool(api)}/tenants/nobody")
+
+
 def provoke_overloaded(_: TestClient) -> Response:
     with make_api(max_requests_in_flight=0) as busy:
         return busy.get("/v1/pools")
@@ -183,6 +197,12 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
         409,
         {"num_required_blocks": 100, "num_free_blocks": 9, "num_usable_blocks": 9},
     ),
+    "quota_exceeded": (
+        provoke_quota_exceeded,
+        429,
+        {"num_required_blocks": 4, "num_held_blocks": 0, "num_quota_blocks": 3},
+    ),
+    "tenant_not_found": (provoke_tenant_not_found, 404, {}),
     "not_owner": (provoke_not_owner, 409, {"block_ids": [1, 2]}),
     "double_free": (provoke_double_free, 409, {"block_ids": [1]}),
     "stale_epoch": (provoke_stale_epoch, 409, {"epoch": 1}),

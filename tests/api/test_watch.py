@@ -200,9 +200,9 @@ def test_the_document_describes_the_messages() -> None:
     with make_api() as api:
         document = api.get("/openapi.json").json()
     answers = document["paths"]["/v1/watch"]["get"]["responses"]
-    assert answers["200"]["content"] == {
-        "text/event-stream": {"schema": {"$ref": "#/components/schemas/Figures"}}
-    }
+    (kind,) = answers["200"]["content"]["text/event-stream"]["itemSchema"]["oneOf"]
+    assert kind["properties"]["event"] == {"const": "figures"}
+    assert kind["properties"]["data"]["contentSchema"] == {"$ref": "#/components/schemas/Figures"}
     figures = document["components"]["schemas"]["Figures"]["properties"]
     assert {"num_pools", "pools", "chosen", "latency"} <= figures.keys()
 

@@ -5,7 +5,7 @@ from contextlib import closing
 import click
 import pytest
 
-from blockyard.client import Client, InvalidRequest
+from blockyard.client import Client, LimitExceeded
 from blockyard.server.commands.listening import listening_sockets
 from cli.command_line import invoke
 from server_process import first_line, require, run, running_server, start
@@ -86,7 +86,7 @@ def test_a_variable_sets_an_option_and_an_option_goes_before_its_variable() -> N
     variables = {"BLOCKYARD_MAX_POOL_BLOCKS": "7", "BLOCKYARD_PORT": "1", "BLOCKYARD_VOLATILE": "1"}
     with running_server(**variables) as server, Client(server.url) as client:  # it says --port 0
         client.create_pool("seven", num_blocks=7, block_size=16)
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(LimitExceeded):
             client.create_pool("eight", num_blocks=8, block_size=16)
 
 

@@ -188,6 +188,7 @@ def step_call(step_id: int | None = 1) -> Call[Any]:
 
 MISTAKE = refusal(500, "internal_error")
 DENIED = refusal(401, "unauthorized")
+FORBIDDEN = refusal(403, "forbidden")
 UNREADABLE = Response(200, {"content-type": "application/json"}, b"{")
 
 
@@ -197,6 +198,7 @@ UNREADABLE = Response(200, {"content-type": "application/json"}, b"{")
         [LOST, LOST, LOST, LOST],
         [LOST, MISTAKE],
         [LOST, DENIED],
+        [LOST, FORBIDDEN],
         [MISTAKE],
         [UNREADABLE],
         [refusal(503, "overloaded"), LOST, DENIED],

@@ -274,8 +274,3 @@ def test_a_proxy_is_asked_in_place_of_the_server(monkeypatch: pytest.MonkeyPatch
         with Client("http://server.test:1") as client:
             assert client.pools() == []
         assert proxy.received[0].target == "http://server.test:1/v1/pools"
-
-
-def test_the_lean_way_to_an_encrypted_server_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="plain HTTP"):
-        Client("https://server:1", transport="lean")

@@ -1,6 +1,7 @@
 """The audit finds every kind of fault that is planted in a pool."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -129,7 +130,22 @@ def remember_a_copy_too_long(pool: Pool) -> None:
     pool.leases[LEASE].copies.append((1, 4))
 
 
+def hold_a_block_below_zero(pool: Pool) -> None:
+    pool.leases[LEASE].raw_blocks[-79] = None
+
+
+def put_a_block_below_zero_into_a_table(pool: Pool) -> None:
+    pool.leases[LEASE].sequences[SEQUENCE].tables[0].block_ids[1] = -79
+
+
+def configure_a_block_too_many(pool: Pool) -> None:
+    pool.config = replace(pool.config, num_blocks=11)
+
+
 FAULTS = [
+    configure_a_block_too_many,
+    hold_a_block_below_zero,
+    put_a_block_below_zero_into_a_table,
     lose_a_further_key,
     keep_a_further_key_too_many,
     know_a_part_of_a_block_without_keys,

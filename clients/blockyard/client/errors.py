@@ -13,7 +13,15 @@ BlockyardError
 from collections.abc import Mapping
 from typing import Any
 
-from blockyard.core.errors import ERRORS, BlockyardError, NotReady, Overloaded, RequestTimeout
+from blockyard.core.errors import (
+    ERRORS,
+    BlockyardError,
+    Forbidden,
+    NotReady,
+    Overloaded,
+    RequestTimeout,
+    Unauthorized,
+)
 from blockyard.planning.errors import PLAN_ERRORS
 
 _GATEWAY_STATUSES = frozenset({502, 503, 504})
@@ -100,6 +108,7 @@ def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
     return known(detail, figures)
 
 
+_AT_THE_DOOR = (Unauthorized, Forbidden)
 _PASSING = (ConnectionLost, Overloaded, NotReady, RequestTimeout)
 
 
@@ -114,9 +123,10 @@ def is_verdict(error: BlockyardError) -> bool:
     """Whether a pool itself has refused, under a code that this version knows.
 
     A pool that has carried a request out answers its repeat with the first reply. So a refusal of a repeat
-    tells that no earlier try was carried out, unless the request has no key.
+    tells that no earlier try was carried out, unless the request has no key. A refusal at the server's door
+    tells nothing of that: the token may have been revoked since.
     """
-    return isinstance(error, ERRORS) and not is_passing(error)
+    return isinstance(error, ERRORS) and not isinstance(error, _AT_THE_DOOR) and not is_passing(error)
 
 
 def note_outcome_unknown(error: BlockyardError) -> None:

@@ -104,8 +104,11 @@ class KvBatch:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """The batch in a server-sent ``batch`` or ``snapshot`` message. Raises InvalidEvents."""
         try:
+            number = document["sequence_number"]
+            if not isinstance(number, int):
+                raise TypeError("sequence_number is no integer")  # noqa: TRY301 - told like all else
             return cls(
-                number=document["sequence_number"],
+                number=number,
                 stream_id=document["stream_id"],
                 ts=document["ts"],
                 events=list(_events(document["events"])),
@@ -152,8 +155,17 @@ def _events(found: Sequence[Any]) -> Iterator[KvEvent]:
         if isinstance(event, dict):
             kind = _KINDS[event["type"]]
             known = kind.__dataclass_fields__
-            yield kind(**{name: value for name, value in event.items() if name in known})
+            yield _checked(kind(**{name: value for name, value in event.items() if name in known}))
         else:
             name, *values = event
             kind = _KINDS[name]
-            yield kind(**dict(zip(kind.__dataclass_fields__, values, strict=False)))
+            yield _checked(kind(**dict(zip(kind.__dataclass_fields__, values, strict=False))))
+
+
+def _checked(event: KvEvent) -> KvEvent:
+    """``event``, whose hashes can be looked up. Raises TypeError."""
+    if not isinstance(event, AllBlocksCleared):
+        hashes = event.block_hashes
+        if not isinstance(hashes, list) or not all(isinstance(found, (int, bytes, str)) for found in hashes):
+            raise TypeError("block_hashes are no list of integers, bytes or hex")
+    return event

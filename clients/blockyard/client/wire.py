@@ -74,7 +74,7 @@ def decode(response: Response) -> Any:
         if "msgpack" in response.headers.get("content-type", ""):
             return ormsgpack.unpackb(response.body, option=ormsgpack.OPT_NON_STR_KEYS)
         return json.loads(response.body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnexpectedReply(
             f"status {response.status} with an unreadable body: {error}", {"status": response.status}
         ) from error

@@ -57,10 +57,11 @@ class Audit:
 def audit(pool: "Pool") -> Audit:
     """Recount ``pool``. Changes nothing."""
     problems = _sequence_problems(pool)
-    num_free, num_held, device_problems = _audit_store(pool, pool.store)
+    num_free, num_held, device_problems = _audit_store(pool, pool.store, pool.config.num_blocks)
     problems += device_problems
     for store in pool.stores[1:]:
-        problems += [f"host: {problem}" for problem in _audit_store(pool, store)[2]]
+        host_problems = _audit_store(pool, store, pool.config.num_host_blocks)[2]
+        problems += [f"host: {problem}" for problem in host_problems]
     if pool.events is not None:
         problems += pool.events.problems()
     problems += _tenant_problems(pool)
@@ -76,14 +77,14 @@ def audit(pool: "Pool") -> Audit:
     )
 
 
-def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
+def _audit_store(pool: "Pool", store: BlockStore, num_configured: int | None) -> tuple[int, int, list[str]]:
     """The free and the held blocks of ``store``, and what is wrong with it."""
     num_blocks = len(store.reference_counts)
     counts = array("q", bytes(8 * num_blocks))
     foreign: set[BlockId] = set()
     for lease in pool.leases.values():
         for block in chain.from_iterable(named_blocks(pool, lease, store)):
-            if block < num_blocks:
+            if 0 <= block < num_blocks:
                 counts[block] += 1
             else:
                 foreign.add(block)
@@ -97,6 +98,8 @@ def _audit_store(pool: "Pool", store: BlockStore) -> tuple[int, int, list[str]]:
     problems += [*_count_problems(store, counts), *_index_problems(store)]
     if num_free + num_held + 1 != num_blocks:
         problems.append(f"{num_free} free, {num_held} held and 1 null are not {num_blocks} blocks")
+    if num_blocks != num_configured:
+        problems.append(f"there are {num_blocks} blocks, and {num_configured} are configured")
     return num_free, num_held, problems
 
 
@@ -141,8 +144,8 @@ def _tenant_problems(pool: "Pool") -> list[str]:
             )
     if pool.store.charges is not None:
         problems += pool.store.charges.problems(held_by_tenants(pool), pool.tenants)
-    elif pool.tenants.are_several:
-        problems.append("there are several tenants, and none is charged for its blocks")
+    elif pool.tenants.need_charges:
+        problems.append("no tenant is charged for its blocks")
     return problems
 
 
@@ -193,7 +196,7 @@ def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table
     told = coarser_view(sequence.block_hashes, config.groups[group].block_size // config.hash_block_size)
     published = table.block_ids[: table.num_published]
     return all(
-        block == NULL_BLOCK or block >= len(hashes) or hashes[block] in (block_hash, None)
+        not 0 < block < len(hashes) or hashes[block] in (block_hash, None)  # the null block, or a foreign one
         for block, block_hash in zip(published, told, strict=False)
     )
 

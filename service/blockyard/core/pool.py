@@ -260,8 +260,8 @@ class Pool:
             raise StaleEpoch.of(self.epoch)
 
     def charge_if_needed(self) -> None:
-        """From when there are several tenants on, know which of them holds which block."""
-        if self.store.charges is None and self.tenants.are_several:
+        """From when it matters which tenant holds which block on, know it."""
+        if self.store.charges is None and self.tenants.need_charges:
             held = held_by_tenants(self)
             self.store.charges = Charges(self.config.num_blocks, self.tenants, held)
 
@@ -396,10 +396,11 @@ class Pool:
         num_usable = self.store.num_usable_blocks
         command.quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
         tenant = self._tenant(command.holder)
-        if self.store.charges is None:
-            tenant.quota = command.quota
-        else:
+        if self.store.charges is not None:
             self.store.charges.set_quota(tenant, command.quota)
+        else:
+            tenant.quota = command.quota
+            self.charge_if_needed()
         return self.tenant(command.holder)
 
     # Sequences

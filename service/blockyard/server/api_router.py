@@ -1,9 +1,31 @@
 """Routers under ``/v1``: what all of their routes have in common."""
 
-from fastapi import APIRouter, Depends, Request
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pydantic_core
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
 
 from blockyard.core.errors import InvalidRequest
-from blockyard.server.problems import PROBLEM_RESPONSES
+from blockyard.server.refusals import refusals
+
+
+class _StrictRequest(Request):
+    """A request whose body is read as the hot calls' are: JSON in UTF-8, without NaN or lone surrogates."""
+
+    async def json(self) -> Any:
+        return pydantic_core.from_json(await self.body(), allow_inf_nan=False)
+
+
+class _StrictRoute(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
 
 
 def refuse_unknown_query(request: Request) -> None:
@@ -22,6 +44,7 @@ def api_router(path: str = "", *, tag: str | None = None) -> APIRouter:
     return APIRouter(
         prefix=f"/v1{path}",
         tags=None if tag is None else [tag],
-        responses=PROBLEM_RESPONSES,
+        responses=refusals(),
         dependencies=[Depends(refuse_unknown_query)],
+        route_class=_StrictRoute,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from blockyard.core.errors import BlockyardError, InvalidRequest, LimitExceeded, NotReady
@@ -359,11 +360,27 @@ def _invalid(hash_limit: HashLimit) -> Callable[[Request, Exception], Awaitable[
     return invalid
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not read the body at all
         return render_error(InvalidRequest.of("body", "is not JSON in UTF-8")).response()
-    return render_problem(http_problem(error.status_code, str(error.detail)), error.headers).response()
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = _allowed(request)
+    return render_problem(http_problem(error.status_code, str(error.detail)), headers).response()
+
+
+def _allowed(request: Request) -> str:
+    """The methods of a request's path: several routes share it, and the first one knows its own alone."""
+    found = [
+        method.value
+        for method in HTTPMethod
+        if any(
+            route.matches({**request.scope, "method": method.value})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
+    return ", ".join(sorted(found))
 
 
 async def _failed(_: Request, __: Exception) -> Response:

@@ -5,16 +5,38 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from blockyard.server.access.rules import Rule, rule_of
+from blockyard.server.documented import DOCUMENTED, REFERENCE
 from blockyard.server.media import JSON, MSGPACK
-from blockyard.server.pool_call_handler import MAX_KEY_LENGTH
+from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
-from blockyard.server.problems import PROBLEM_RESPONSES, Problem
+from blockyard.server.refusals import TO_STRANGERS, refusals, responses
+from blockyard.server.schemas import PoolBody
 
 SCHEME = "bearer"
 
-_REF = "#/components/schemas/{model}"
+
+class _WithoutNull(GenerateJsonSchema):
+    """Schemas of replies: what is None in them is left out, see `ReplyWriter`."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        found = super().default_schema(schema)
+        if found.get("default", ...) is None:
+            del found["default"]
+        return found
+
+    def field_is_required(
+        self,
+        field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
+        total: bool,
+    ) -> bool:
+        return field["schema"]["type"] != "nullable" and super().field_is_required(field, total)
 
 
 def describe(app: FastAPI, *, has_tokens: bool) -> dict[str, Any]:
@@ -52,6 +74,8 @@ def _add_security(document: dict[str, Any], *, has_tokens: bool) -> None:
             rule = rule_of(method.upper(), template)
             operation["security"] = _security(rule, has_tokens=has_tokens)
             if rule.scope is not None:
+                for status, answer in responses(*TO_STRANGERS).items():
+                    operation["responses"][str(status)] = answer
                 operation["x-scope"] = rule.scope.value
                 operation["description"] = f"{operation.get('description', '')}\n\n{_asked(rule)}".lstrip()
 
@@ -70,14 +94,20 @@ def _security(rule: Rule, *, has_tokens: bool) -> list[dict[str, list[str]]]:
 def _add_pool_calls(document: dict[str, Any]) -> None:
     bodies = [(call.body, "validation", TypeAdapter(call.body)) for call in POOL_CALLS]
     replies = [(call.reply, "serialization", TypeAdapter(call.reply)) for call in POOL_CALLS]
-    problem = [(Problem, "serialization", TypeAdapter(Problem))]
-    schemas, definitions = TypeAdapter.json_schemas([*bodies, *replies, *problem], ref_template=_REF)  # type: ignore[list-item]
+    others = [(model, "serialization", TypeAdapter(model)) for model in DOCUMENTED]
+    schemas, definitions = TypeAdapter.json_schemas([*bodies, *others], ref_template=REFERENCE)  # type: ignore[list-item]
+    answers, more_definitions = TypeAdapter.json_schemas(  # type: ignore[type-var]
+        replies,  # type: ignore[arg-type]
+        ref_template=REFERENCE,
+        schema_generator=_WithoutNull,
+    )
     components = document.setdefault("components", {}).setdefault("schemas", {})
     components.update(definitions.get("$defs", {}))
+    components.update(more_definitions.get("$defs", {}))
     for call in POOL_CALLS:
         path = document["paths"].setdefault(f"/v1/pools/{{pool}}{call.path}", {})
         path[call.method.lower()] = _operation(
-            call, schemas[call.body, "validation"], schemas[call.reply, "serialization"]
+            call, schemas[call.body, "validation"], answers[call.reply, "serialization"]
         )
 
 
@@ -89,15 +119,7 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
         if f"{{{name}}}" in f"{{pool}}{call.path}"
     ]
     if call.command is not None and call.method == "POST":
-        parameters.append(
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "required": False,
-                "description": "A repeat with the same key and lease gets the first reply again.",
-                "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH},
-            }
-        )
+        parameters.append(IDEMPOTENCY_KEY)
     return {
         "tags": [_tag(call)],
         "summary": call.summary,
@@ -105,13 +127,16 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
         + "_"
         + call.method.lower(),
         "parameters": parameters,
-        "requestBody": {"required": True, "content": {name: {"schema": body} for name in media}},
+        "requestBody": {
+            "required": call.body is not PoolBody,
+            "content": {name: {"schema": body} for name in media},
+        },
         "responses": {
             str(call.status): {
                 "description": "Done.",
                 "content": {name: {"schema": reply} for name in media},
             },
-            **PROBLEM_RESPONSES,
+            **{str(status): answer for status, answer in refusals(*call.refusals).items()},
         },
     }
 

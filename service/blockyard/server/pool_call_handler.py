@@ -29,6 +29,14 @@ from blockyard.server.tenant_limits import TenantLimits
 from blockyard.server.waiting_rooms import HasToWait, WaitingRooms
 
 MAX_KEY_LENGTH = 256
+IDEMPOTENCY_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A repeat with the same key and lease gets the first reply again.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH},
+}
+"""A parameter in the OpenAPI document."""
 POOLS_PATH = "/v1/pools/"
 
 

@@ -10,6 +10,19 @@ from typing import Any, TypeAlias, cast
 
 from blockyard.core import commands as ask
 from blockyard.core import replies as tell
+from blockyard.core.errors import (
+    BlockyardError,
+    DoubleFree,
+    InsufficientBlocks,
+    LeaseExpired,
+    LimitExceeded,
+    NotOwner,
+    PoolNotFound,
+    QuotaExceeded,
+    SequenceExistsElsewhere,
+    SequenceNotFound,
+    StaleEpoch,
+)
 from blockyard.core.ids import LeaseId, TenantId
 from blockyard.server import schemas
 
@@ -30,6 +43,7 @@ class PoolCall:
         status: Of success.
         is_hot: Whether schedulers wait for it: then bodies may be msgpack.
         method: HTTP method.
+        refusals: Errors that it knows, beside those of every route.
     """
 
     path: str
@@ -40,6 +54,11 @@ class PoolCall:
     status: int = 200
     is_hot: bool = False
     method: str = "POST"
+    refusals: tuple[type[BlockyardError], ...]
+
+
+OF_A_POOL = (PoolNotFound, StaleEpoch)
+UNDER_A_LEASE = (*OF_A_POOL, LeaseExpired)
 
 
 def _own_command(body: Any, _: Mapping[str, Any], tenant: TenantId) -> ask.PoolCommand:
@@ -78,6 +97,7 @@ POOL_CALLS = (
         summary="One scheduler step: commit, free, extend and admit many sequences as one unit.",
         command=_own_command,
         is_hot=True,
+        refusals=(*UNDER_A_LEASE, SequenceNotFound, LimitExceeded),
     ),
     PoolCall(
         path="/allocate",
@@ -86,6 +106,13 @@ POOL_CALLS = (
         summary="Admit a sequence with its cached prefix, or extend it.",
         command=_own_command,
         is_hot=True,
+        refusals=(
+            *UNDER_A_LEASE,
+            SequenceExistsElsewhere,
+            InsufficientBlocks,
+            QuotaExceeded,
+            LimitExceeded,
+        ),
     ),
     PoolCall(
         path="/commit",
@@ -94,6 +121,7 @@ POOL_CALLS = (
         summary="Say that tokens' KV is written; full blocks up to there become hits.",
         command=_own_command,
         is_hot=True,
+        refusals=(*UNDER_A_LEASE, SequenceNotFound, LimitExceeded),
     ),
     PoolCall(
         path="/free",
@@ -102,6 +130,7 @@ POOL_CALLS = (
         summary="Free whole sequences.",
         command=_own_command,
         is_hot=True,
+        refusals=UNDER_A_LEASE,
     ),
     PoolCall(
         path="/lookup",
@@ -110,6 +139,7 @@ POOL_CALLS = (
         summary="Find the longest cached prefix; changes nothing.",
         command=None,
         is_hot=True,
+        refusals=(*OF_A_POOL, LimitExceeded),
     ),
     PoolCall(
         path="/leases",
@@ -118,6 +148,7 @@ POOL_CALLS = (
         summary="Open a lease.",
         command=_create_lease,
         status=201,
+        refusals=(*OF_A_POOL, LimitExceeded),
     ),
     PoolCall(
         path="/leases/{lease_id}/renew",
@@ -125,6 +156,7 @@ POOL_CALLS = (
         reply=tell.LeaseGranted,
         summary="Start a lease's time anew.",
         command=_renew_lease,
+        refusals=UNDER_A_LEASE,
     ),
     PoolCall(
         path="/leases/{lease_id}",
@@ -133,6 +165,7 @@ POOL_CALLS = (
         summary="End a lease and free all it holds.",
         command=_delete_lease,
         method="DELETE",
+        refusals=UNDER_A_LEASE,
     ),
     PoolCall(
         path="/blocks/allocate",
@@ -140,6 +173,7 @@ POOL_CALLS = (
         reply=tell.BlocksAllocated,
         summary="Hold blocks without a sequence.",
         command=_own_command,
+        refusals=(*UNDER_A_LEASE, InsufficientBlocks, QuotaExceeded, LimitExceeded),
     ),
     PoolCall(
         path="/blocks/free",
@@ -147,6 +181,7 @@ POOL_CALLS = (
         reply=tell.BlocksFreed,
         summary="Give such blocks back: all, or none if one is not held.",
         command=_own_command,
+        refusals=(*UNDER_A_LEASE, NotOwner, DoubleFree),
     ),
     PoolCall(
         path="/reset_prefix_cache",
@@ -154,5 +189,6 @@ POOL_CALLS = (
         reply=tell.CacheReset,
         summary="Forget every cached prefix, if no block is held.",
         command=_reset_prefix_cache,
+        refusals=OF_A_POOL,
     ),
 )

@@ -84,19 +84,6 @@ class Problem(BaseModel):
     )
 
 
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {
-        "description": text,
-        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-    for status, text in (
-        ("4XX", "Refused; `code` says why."),
-        ("503", "Not now; `retry_after_ms` says when."),
-    )
-}
-"""How every route of the OpenAPI document may fail."""
-
-
 def problem(error: BlockyardError) -> dict[str, Any]:
     """``error`` as the members of a problem document."""
     return {

@@ -8,12 +8,20 @@ from pydantic import BaseModel, Field
 
 from blockyard.core.audit import Audit
 from blockyard.core.config import config_to_state
-from blockyard.core.errors import SequenceNotFound
+from blockyard.core.errors import (
+    LimitExceeded,
+    PlanNotFound,
+    PoolExists,
+    PoolInUse,
+    PoolNotFound,
+    SequenceNotFound,
+)
 from blockyard.core.hash_chain import hash_tokens
 from blockyard.core.ids import SequenceId, TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import SequenceState
 from blockyard.core.statistics import Statistics
+from blockyard.planning.errors import PLAN_ERRORS
 from blockyard.planning.planner import plan
 from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
@@ -24,8 +32,8 @@ from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_config_body import PoolConfigBody, configured
 from blockyard.server.pools import Pools
-from blockyard.server.problems import PROBLEM_RESPONSES
 from blockyard.server.readiness import Readiness
+from blockyard.server.refusals import refusals
 from blockyard.server.schemas import HashBody
 
 PoolName = Annotated[
@@ -106,7 +114,7 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
         "/pools/{pool}",
         tags=["pools"],
         summary="Create a pool, or find that it stands with the same configuration.",
-        responses={201: {"model": PoolDescription}},
+        responses={201: {"model": PoolDescription}, **refusals(PoolExists, LimitExceeded, *PLAN_ERRORS)},
     )
     async def create_pool(
         pool: PoolName, body: PoolConfigBody, request: Request, response: Response
@@ -123,25 +131,50 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
             pools=[PoolDescription.of(name, pool) for name, pool in pools if principal.reaches(name)]
         )
 
-    @router.get("/pools/{pool}", tags=["pools"], summary="A pool's configuration.")
+    @router.get(
+        "/pools/{pool}",
+        tags=["pools"],
+        summary="A pool's configuration.",
+        responses=refusals(PoolNotFound),
+    )
     async def describe_pool(pool: str) -> PoolDescription:
         return PoolDescription.of(pool, pools.get(pool))
 
-    @router.delete("/pools/{pool}", tags=["pools"], summary="Delete a pool that nobody uses.")
+    @router.delete(
+        "/pools/{pool}",
+        tags=["pools"],
+        summary="Delete a pool that nobody uses.",
+        responses=refusals(PoolNotFound, PoolInUse),
+    )
     async def delete_pool(
         pool: str, force: Annotated[bool, Query(description="Even while blocks are held.")] = False
     ) -> PoolDescription:
         return PoolDescription.of(pool, pools.delete(pool, force=force))
 
-    @router.get("/pools/{pool}/stats", tags=["pools"], summary="A pool's figures.")
+    @router.get(
+        "/pools/{pool}/stats",
+        tags=["pools"],
+        summary="A pool's figures.",
+        responses=refusals(PoolNotFound),
+    )
     async def stats(pool: str) -> Statistics:
         return pools.get(pool).statistics(clock.now_ms())
 
-    @router.get("/pools/{pool}/audit", tags=["pools"], summary="Recount a pool from its block tables.")
+    @router.get(
+        "/pools/{pool}/audit",
+        tags=["pools"],
+        summary="Recount a pool from its block tables.",
+        responses=refusals(PoolNotFound),
+    )
     async def audit(pool: str) -> Audit:
         return pools.get(pool).audit()
 
-    @router.get("/pools/{pool}/sequences/{sequence_id:path}", tags=["sequences"], summary="A live sequence.")
+    @router.get(
+        "/pools/{pool}/sequences/{sequence_id:path}",
+        tags=["sequences"],
+        summary="A live sequence.",
+        responses=refusals(PoolNotFound, SequenceNotFound),
+    )
     async def sequence(
         pool: str,
         sequence_id: str,
@@ -159,7 +192,12 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
             raise SequenceNotFound.of(sequence_id)
         return pools.get(pool).sequence(SequenceId(sequence_id), whose)
 
-    @router.post("/hash", tags=["hashing"], summary="Block hashes of tokens, as a pool would compute them.")
+    @router.post(
+        "/hash",
+        tags=["hashing"],
+        summary="Block hashes of tokens, as a pool would compute them.",
+        responses=refusals(LimitExceeded),
+    )
     def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
         hash_limit.check(body, body.num_hashes)
         hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
@@ -178,11 +216,19 @@ def plan_routes(pools: Pools) -> APIRouter:
     """Plans, and those that ``pools`` were made from."""
     router = api_router(tag="plans")
 
-    @router.post("/plans", summary="Blocks, groups and tensors for a model and a memory size.")
+    @router.post(
+        "/plans",
+        summary="Blocks, groups and tensors for a model and a memory size.",
+        responses=refusals(*PLAN_ERRORS),
+    )
     def make_plan(body: PlanBody) -> PlanReply:  # in a thread: pure, and slow for large models
         return plan_reply(plan(body.request()))
 
-    @router.get("/pools/{pool}/plan", summary="The plan that a pool was made from.")
+    @router.get(
+        "/pools/{pool}/plan",
+        summary="The plan that a pool was made from.",
+        responses=refusals(PoolNotFound, PlanNotFound),
+    )
     def pool_plan(pool: str) -> PlanReply:
         return plan_reply(pools.plan(pool))
 
@@ -191,7 +237,7 @@ def plan_routes(pools: Pools) -> APIRouter:
 
 def health_routes(readiness: Readiness) -> APIRouter:
     """Is the process alive, and does it take requests?"""
-    router = APIRouter(tags=["watching"], responses=PROBLEM_RESPONSES)
+    router = APIRouter(tags=["watching"], responses=refusals())
 
     @router.get("/healthz", summary="The process answers.")
     async def healthz() -> Health:

@@ -1,8 +1,16 @@
 """Bodies of the calls about a pool's content: what may stand in them, and which command they become."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from blockyard.core import commands as ask
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
@@ -33,6 +41,25 @@ def _read_positive_column(column: Any, read: ValidatorFunctionWrapHandler) -> An
     values = _read_column(column, read)
     return read(values) if 0 in values else values
 
+
+_HANDLE_KEY = "^(0|[1-9][0-9]{0,18})$"
+_is_handle_key = re.compile(_HANDLE_KEY[:-1] + r"\Z").match
+
+
+def _read_handle_key(key: Any, info: ValidationInfo) -> Any:
+    """In JSON, names are strings. One handle is one string: else the second of two would pass for both."""
+    if info.mode != "json":
+        return key
+    if not _is_handle_key(key):
+        raise ValueError("has to be a handle: decimal digits, without a sign or leading zeros")
+    return int(key)
+
+
+HandleKey = Annotated[
+    Handle, BeforeValidator(_read_handle_key), WithJsonSchema({"type": "string", "pattern": _HANDLE_KEY})
+]
+V = TypeVar("V")
+ByHandle = Annotated[dict[HandleKey, V], Field(json_schema_extra={"additionalProperties": False})]
 
 Handles = Annotated[list[Handle], Field(fail_fast=True), WrapValidator(_read_column)]
 Counts = Annotated[list[Count], Field(fail_fast=True), WrapValidator(_read_column)]
@@ -319,9 +346,9 @@ class StepExtendBody(Body):
         description="Tokens computed, where speculated ones were rejected; default: what the server counts.",
     )
     num_lookahead_tokens: Count = 0
-    block_hashes: dict[Handle, BlockHashes] = Field(default_factory=dict)
-    token_ids: dict[Handle, TokenIds] = Field(default_factory=dict)
-    event_token_ids: dict[Handle, EventTokenIds] = Field(default_factory=dict)
+    block_hashes: ByHandle[BlockHashes] = Field(default_factory=dict)
+    token_ids: ByHandle[TokenIds] = Field(default_factory=dict)
+    event_token_ids: ByHandle[EventTokenIds] = Field(default_factory=dict)
     only_changes: bool = Field(
         False,
         description="List in the reply those sequences alone whose block tables grew, or could not. All "

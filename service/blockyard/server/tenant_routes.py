@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
 from blockyard.core.commands import SetQuota
-from blockyard.core.errors import TenantNotFound
+from blockyard.core.errors import PoolNotFound, StaleEpoch, TenantNotFound
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import MAX_WEIGHT, NO_QUOTA, Quota
@@ -17,6 +17,7 @@ from blockyard.server.api_router import api_router
 from blockyard.server.body import TENANT_PATTERN, Count, PositiveCount
 from blockyard.server.clock import Clock
 from blockyard.server.pools import Pools
+from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody
 
 TenantName = Annotated[
@@ -84,13 +85,17 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
         pools.apply(pool, command, clock.now_ms())
         return described(pool, pools.get(pool), command.holder)
 
-    @router.get("", summary="A pool's tenants: what they are promised, and what they hold.")
+    @router.get(
+        "",
+        summary="A pool's tenants: what they are promised, and what they hold.",
+        responses=refusals(PoolNotFound),
+    )
     async def list_tenants(pool: str, principal: Asking) -> TenantsReply:
         found = pools.get(pool)
         names = sorted(tenant.name for tenant in found.tenants) if principal.sees_all else [principal.tenant]
         return TenantsReply(epoch=found.epoch, tenants=[described(pool, found, name) for name in names])
 
-    @router.get("/{tenant}", summary="One of them.")
+    @router.get("/{tenant}", summary="One of them.", responses=refusals(PoolNotFound, TenantNotFound))
     async def describe_tenant(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
         found, name = pools.get(pool), TenantId(tenant)
         is_known = principal.sees_all and found.tenants.find(name) is not None
@@ -98,11 +103,15 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
             raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, and no quota")
         return described(pool, found, name)
 
-    @router.put("/{tenant}", summary="Set a tenant's quota. What it holds already stays its own.")
+    @router.put(
+        "/{tenant}",
+        summary="Set a tenant's quota. What it holds already stays its own.",
+        responses=refusals(PoolNotFound, StaleEpoch),
+    )
     async def put_quota(pool: str, tenant: TenantName, body: QuotaBody, principal: Asking) -> TenantReply:
         return set_quota(pool, tenant, body.quota(), body.epoch, principal)
 
-    @router.delete("/{tenant}", summary="Take a tenant's quota back.")
+    @router.delete("/{tenant}", summary="Take a tenant's quota back.", responses=refusals(PoolNotFound))
     async def delete_quota(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
         return set_quota(pool, tenant, NO_QUOTA, None, principal)
 

@@ -6,15 +6,16 @@ import zlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
 
 from blockyard.core.block_map import BlockMap, map_by_lease, map_by_state
 from blockyard.core.errors import PoolNotFound
 from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
+from blockyard.server.documented import event_stream
+from blockyard.server.refusals import refusals
 from blockyard.server.slices import Slices
-from blockyard.server.sse import EVENT_STREAM, EventStream
-from blockyard.server.watch import Asked, Watched, WatchFeed
+from blockyard.server.sse import EventStream
+from blockyard.server.watch import EVENT, Asked, Watched, WatchFeed
 from blockyard.server.watch_messages import Figures, MapBy, MapReply
 
 MAX_ROWS = 200
@@ -24,12 +25,6 @@ COMPRESSION_LEVEL = 1
 """Runs of equal blocks are found at any level; this one takes a millisecond or two for a million."""
 
 
-class _Events(JSONResponse):
-    """What the document says that `EventStream` is: JSON in events."""
-
-    media_type = EVENT_STREAM
-
-
 def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
     """The routes over ``watched``; maps are made in ``slices``."""
     router = api_router(tag="watching")
@@ -37,9 +32,9 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
     @router.get(
         "/watch",
         summary="Follow the pools' figures: an event `figures` at once, and whenever something has changed.",
-        response_class=_Events,
-        response_model=Figures,
-        response_description="Server-sent events, a quarter of a second apart at least; each one's data.",
+        description="Events are a quarter of a second apart at least.",
+        response_class=Response,
+        responses=event_stream({EVENT: Figures}),
     )
     async def watch(
         principal: Asking,
@@ -58,6 +53,7 @@ def watch_routes(watched: Watched, slices: Slices) -> APIRouter:
         "/pools/{pool}/map",
         summary="What every block is, one byte a block.",
         response_model=MapReply,
+        responses=refusals(PoolNotFound),
     )
     async def block_map(
         pool: str, by: Annotated[MapBy, Query(description="What blocks are told apart by.")] = MapBy.STATE

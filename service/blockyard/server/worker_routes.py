@@ -7,7 +7,13 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from blockyard.core import commands as ask
-from blockyard.core.errors import InvalidRequest, PoolNotFound
+from blockyard.core.errors import (
+    InvalidRequest,
+    PoolNotFound,
+    StaleEpoch,
+    WorkerNotFound,
+    WorkerReplaced,
+)
 from blockyard.core.ids import WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import WorkerNoted, WorkerRemoved
@@ -19,8 +25,9 @@ from blockyard.server.api_router import api_router
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
-from blockyard.server.pool_call_handler import once
+from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY, once
 from blockyard.server.pools import Pools
+from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody
 
 WorkerName = Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -121,7 +128,12 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
     """The routes over ``pools``, by the time of ``clock``."""
     router = api_router("/pools/{pool}/workers", tag="workers")
 
-    @router.post("", summary="Register a worker: what it has to allocate, and how often to call.")
+    @router.post(
+        "",
+        summary="Register a worker: what it has to allocate, and how often to call.",
+        responses=refusals(PoolNotFound, StaleEpoch, WorkerReplaced),
+        openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
+    )
     async def register(pool: str, body: RegisterBody, request: Request, principal: Asking) -> RegisteredReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         memory = await run_in_threadpool(RankMemory.of, plan, body.rank)  # large models take their time
@@ -141,7 +153,12 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
             epoch=noted.epoch, worker_id=noted.worker_id, heartbeat_ms=noted.heartbeat_ms, **dict(memory)
         )
 
-    @router.post("/{worker_id:path}/heartbeat", summary="Say that a worker is there.")
+    @router.post(
+        "/{worker_id:path}/heartbeat",
+        summary="Say that a worker is there.",
+        responses=refusals(PoolNotFound, WorkerNotFound, StaleEpoch, WorkerReplaced),
+        openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
+    )
     async def heartbeat(
         pool: str, worker_id: str, request: Request, principal: Asking, body: WorkerBody | None = None
     ) -> WorkerNoted:
@@ -156,7 +173,7 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
         assert isinstance(noted, WorkerNoted)
         return noted
 
-    @router.get("", summary="A pool's workers.")
+    @router.get("", summary="A pool's workers.", responses=refusals(PoolNotFound))
     async def list_workers(pool: str) -> WorkersReply:
         found, plan = pools.get(pool), pools.plan_if_any(pool)
         return WorkersReply(
@@ -165,7 +182,11 @@ def worker_routes(pools: Pools, clock: Clock) -> APIRouter:
             workers=_workers(found, clock.now_ms()),
         )
 
-    @router.delete("/{worker_id:path}", summary="Forget a worker that has gone for good.")
+    @router.delete(
+        "/{worker_id:path}",
+        summary="Forget a worker that has gone for good.",
+        responses=refusals(PoolNotFound, WorkerNotFound, StaleEpoch, WorkerReplaced),
+    )
     async def remove(pool: str, worker_id: str, body: WorkerBody | None = None) -> WorkerRemoved:
         body = body or WorkerBody()
         command = ask.RemoveWorker(

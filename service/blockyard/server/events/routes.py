@@ -9,16 +9,19 @@ import pydantic_core
 from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
-from blockyard.core.errors import NoEvents
+from blockyard.core.errors import NoEvents, PoolNotFound
 from blockyard.core.kv_events import runs
 from blockyard.server.api_router import api_router
+from blockyard.server.documented import event_stream, reference
 from blockyard.server.events.codec import BLOCKS_A_PART
 from blockyard.server.events.feed import EventFeed
 from blockyard.server.events.hub import EventHub
+from blockyard.server.events.messages import KvBatch, KvSnapshotPart, KvSnapshotReply
 from blockyard.server.events.pool_stream import KvSnapshot, PoolStream
 from blockyard.server.media import JSON, MSGPACK, wants_msgpack
 from blockyard.server.pools import Pools
-from blockyard.server.sse import EVENT_STREAM, EventStream, Streams
+from blockyard.server.refusals import refusals
+from blockyard.server.sse import EventStream, Streams
 
 RUNS_A_SLICE = 64
 """Runs of blocks that are counted in one turn of the event loop."""
@@ -47,7 +50,10 @@ def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
         summary="What becomes a hit and what is one no more, as it happens.",
         description=STREAM_TEXT,
         response_class=Response,
-        responses={200: {"content": {EVENT_STREAM: {}}}},
+        responses={
+            **event_stream({"snapshot": KvSnapshotPart, "batch": KvBatch}),
+            **refusals(PoolNotFound, NoEvents),
+        },
     )
     async def events(pool: str, last_event_id: Annotated[str | None, Header()] = None) -> Response:
         stream = _stream(pools, hub, pool)
@@ -59,7 +65,10 @@ def event_routes(pools: Pools, hub: EventHub, streams: Streams) -> APIRouter:
         summary="All that is a hit at the moment, and the number of the batch to go on with.",
         description=SNAPSHOT_TEXT,
         response_class=Response,
-        responses={200: {"content": {JSON: {}, MSGPACK: {}}}},
+        responses={
+            200: {"content": {form: {"schema": reference(KvSnapshotReply)} for form in (JSON, MSGPACK)}},
+            **refusals(PoolNotFound, NoEvents),
+        },
     )
     async def snapshot(pool: str, request: Request) -> Response:
         stream = _stream(pools, hub, pool)

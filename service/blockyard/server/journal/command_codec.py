@@ -15,6 +15,7 @@ import ormsgpack
 
 from blockyard.core import commands
 from blockyard.core.commands import Command, Idempotent, PoolCommand
+from blockyard.core.errors import InvalidRequest
 
 Timed: TypeAlias = tuple[int, Command]
 """A command and the time that it was given."""
@@ -50,8 +51,8 @@ def decode_batch(payload: bytes) -> Iterator[Timed]:
                 yield now_ms, command
             else:
                 yield now_ms, Idempotent(key=key, fingerprint=fingerprint, command=command)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"a command of this version has no such name or field: {error}") from error
+    except (KeyError, TypeError, AttributeError, InvalidRequest) as error:
+        raise ValueError(f"a command of this version has no such name, field or value: {error}") from error
 
 
 def _entry(now_ms: int, command: Command) -> tuple[int, str, PoolCommand, str | None, bytes | None]:

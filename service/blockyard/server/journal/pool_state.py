@@ -27,13 +27,13 @@ def decode_definition(name: str, definition: bytes) -> tuple[PoolConfig, Plan | 
     Raises:
         NewerJournal: This version would not make the same pool of it.
     """
-    stored: dict[str, Any] = json.loads(definition)
     try:
+        stored: dict[str, Any] = json.loads(definition)
         config = config_from_state(stored["config"])
         if stored["request"] is None:
             return config, None
         planned_config, plan = PoolConfigBody.model_validate_json(stored["request"]).configure()
-    except (BlockyardError, KeyError, TypeError, ValueError) as error:
+    except (BlockyardError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise NewerJournal(
             f"pool {name!r} was made by another version, and this one cannot read its configuration: "
             f"{error}. Start the version that made it"
@@ -64,7 +64,8 @@ def decode_state(name: str, state: bytes) -> Pool:
         raise DamagedJournal(f"the snapshot of pool {name!r} cannot be read: {error}") from error
     try:
         return Pool.restore(document)
-    except (BlockyardError, KeyError, TypeError) as error:
+    except Exception as error:
+        # It is as it was written, its file's checksum says: whatever goes wrong, this version cannot read it.
         raise NewerJournal(
             f"the snapshot of pool {name!r} was taken by another version, or on a machine of another byte "
             f"order: {error}. Start there"

@@ -74,7 +74,7 @@ class TraceFile:
         try:
             num_tokens, ids = _fields(json.loads(line))
             ids = self._full_block_ids(num_tokens, ids)
-        except ValueError as error:  # json's is one too
+        except (ValueError, RecursionError) as error:  # json's are of both kinds
             raise TraceError(f"{self.path}, line {number}: {error}") from error
         return Request(num_tokens, [_hash_once(block_id, hashes) for block_id in ids])
 

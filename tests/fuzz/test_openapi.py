@@ -1,0 +1,58 @@
+"""schemathesis against a server of our own: what the OpenAPI document says is what is answered.
+
+All of its checks, and one of ours (see the hooks); all of its phases. ``BLOCKYARD_NIGHTLY=1`` draws as many
+examples an operation as the long form has to, which takes the better part of an hour.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from blockyard.server.app import create_app
+from blockyard.server.settings import Settings
+from rounds import NIGHTLY
+from server_process import environment, running_server
+
+FOLDER = Path(__file__).parent
+NUM_EXAMPLES = 2_000 if NIGHTLY else 15
+TIMEOUT_S = 4 * 3600 if NIGHTLY else 300
+
+
+def operations() -> set[str]:
+    """As the tally names them."""
+    paths = create_app(Settings()).api.openapi()["paths"]
+    return {f"{method.upper()} {path}" for path, item in paths.items() for method in item}
+
+
+def test_what_is_answered_is_what_the_document_says(tmp_path: Path) -> None:
+    tally = tmp_path / "tally.json"
+    with running_server("--log-level", "error") as server:
+        command = [sys.executable, "-m", "schemathesis.cli"]
+        command += ["--config-file", str(FOLDER / "schemathesis.toml")]
+        command += ["run", f"{server.url}/openapi.json", "--checks", "all", "--no-color"]
+        command += ["--max-examples", str(NUM_EXAMPLES), *([] if NIGHTLY else ["--seed", "1"])]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(
+                {
+                    "PYTHONPATH": f"{FOLDER.parent}:{FOLDER}",
+                    "BLOCKYARD_FUZZED_URL": server.url,
+                    "BLOCKYARD_FUZZED_TALLY": str(tally),
+                }
+            ),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        for pool in ("plain", "kinds", "planned", "told"):
+            _, audit = server.call("GET", f"/v1/pools/{pool}/audit")
+            assert audit["ok"], audit["problems"]
+    answered = json.loads(tally.read_text())
+    print(tally.read_text())
+    # Not only refusals: what nobody gets to is not tried.
+    succeeded = {entry.rsplit(" ", 1)[0] for entry in answered if entry.rsplit(" ", 1)[1].startswith("2")}
+    assert operations() - succeeded == set()
