@@ -27,7 +27,8 @@ class SeenTenants:
     @classmethod
     def of(cls, pools: Pools, name: str, pool: Pool) -> "SeenTenants":
         """Those of ``pool``, which ``pools`` have under ``name``."""
-        if not pool.tenants.are_several:
+        num_named = sum(tenant.name != NO_TENANT for tenant in pool.tenants)
+        if num_named == 0:
             return cls()
         waiting = {tenant.name: pools.num_waiting(name, tenant.name) for tenant in pool.tenants}
         present = [tenant for tenant in pool.tenants if tenant.name != NO_TENANT or tenant.num_leases]
@@ -35,7 +36,7 @@ class SeenTenants:
             MAX_TENANTS, present, key=lambda tenant: (waiting[tenant.name], tenant.num_held_blocks)
         )
         return cls(
-            num_named=sum(tenant.name != NO_TENANT for tenant in pool.tenants),
+            num_named=num_named,
             told=[
                 TenantReply.of(pool.tenant(tenant.name), waiting[tenant.name])
                 for tenant in sorted(most, key=lambda tenant: tenant.name)
