@@ -117,7 +117,7 @@ def test_a_call_whose_answer_was_lost_gets_the_same_blocks_again(
 
 def test_a_wait_longer_than_the_server_lets_anybody_is_refused(pool: Pool) -> None:
     with pool.lease("me") as lease, pytest.raises(LimitExceeded) as caught:
-        lease.allocate_blocks(1, wait_ms=10**9)
+        lease.allocate_blocks(1, wait_ms=120_000)
     assert caught.value.figures["limit"] == "max_wait_ms"
 
 
