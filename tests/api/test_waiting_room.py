@@ -314,3 +314,72 @@ def test_no_waiter_starves_while_what_is_held_is_given_back(
         assert waiting == [] or most_rounds > 0
 
     run(main)
+
+
+def test_what_can_never_be_given_holds_up_nobody_once_its_turn_comes() -> None:
+    async def main() -> None:
+        room = make_room()
+        held = room.take(RED, 9)
+        first, impossible, last = room.wait(BLUE, 2), room.wait(BLUE, NUM_USABLE + 1), room.wait(BLUE, 1)
+        await turn()
+        room.give_back(RED, held[:2])
+        await turn()
+        assert len(blocks_of(first)) == 2
+        assert isinstance(impossible.outcome.exception(), InsufficientBlocks)
+        assert len(blocks_of(last)) == 1
+        room.give_back(RED, held[2:])
+        room.take(GREEN, 7)
+
+    run(main)
+
+
+def test_what_is_guaranteed_to_others_can_never_be_given() -> None:
+    async def main() -> None:
+        room = make_room(red=Quota(guaranteed_blocks=4))
+        too_much, most = room.wait(BLUE, 7), room.wait(BLUE, 6)
+        await turn()
+        refusal = too_much.outcome.exception()
+        assert isinstance(refusal, InsufficientBlocks)
+        assert refusal.figures == {
+            "num_required_blocks": 7,
+            "num_free_blocks": 6,
+            "num_usable_blocks": 6,
+        }
+        assert len(blocks_of(most)) == 6
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("holder", "quota"), [(BLUE, Quota(max_blocks=4)), (RED, Quota(guaranteed_blocks=6))]
+)
+def test_a_quota_that_makes_it_impossible_ends_a_wait(holder: TenantId, quota: Quota) -> None:
+    async def main() -> None:
+        room = make_room()
+        held = room.take(RED, 10)
+        waiter = room.wait(BLUE, 5)
+        await turn()
+        assert not waiter.outcome.done()
+        room.apply(SetQuota(holder=holder, quota=quota))
+        await turn()
+        assert isinstance(waiter.outcome.exception(), InsufficientBlocks)
+        room.give_back(RED, held)
+        room.take(GREEN, 4)
+
+    run(main)
+
+
+def test_a_maximum_that_is_lowered_ends_the_wait_for_more() -> None:
+    async def main() -> None:
+        room = make_room(blue=Quota(max_blocks=5))
+        room.take(BLUE, 3)
+        waiter, small = room.wait(BLUE, 4), room.wait(BLUE, 1)
+        await turn()
+        assert isinstance(waiter.refusal, QuotaExceeded)
+        assert not waiter.outcome.done()
+        room.apply(SetQuota(holder=BLUE, quota=Quota(max_blocks=3)))
+        await turn()
+        assert isinstance(waiter.outcome.exception(), QuotaExceeded)
+        assert not small.outcome.done()
+
+    run(main)

@@ -118,6 +118,9 @@ class WaitingRoom:
                     reply = self._apply(self.leaving_reserved(waiter.command))
                 except InsufficientBlocks as error:
                     waiter.refusal = error
+                    if not can_ever_be_given(error):
+                        self._refuse(waiter, error)
+                        return True
                 except Exception as error:  # noqa: BLE001 - its caller is told, and others go on
                     self._refuse(waiter, error)
                     return True
