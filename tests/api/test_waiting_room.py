@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blockyard.core.commands import (
+    Admission,
+    Allocate,
     AllocateBlocks,
     Command,
     CreateLease,
@@ -21,7 +23,7 @@ from blockyard.core.commands import (
 )
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, LeaseExpired, NotReady, QuotaExceeded
-from blockyard.core.ids import BlockId, LeaseId, TenantId
+from blockyard.core.ids import BlockId, LeaseId, SequenceId, TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
 from blockyard.core.replies import BlocksAllocated, Reply
@@ -381,5 +383,38 @@ def test_a_maximum_that_is_lowered_ends_the_wait_for_more() -> None:
         await turn()
         assert isinstance(waiter.outcome.exception(), QuotaExceeded)
         assert not small.outcome.done()
+
+    run(main)
+
+
+def extension(tenant: TenantId, num_tokens: int) -> Allocate:
+    """Of the tenant's sequence, of two tokens a block."""
+    admission = Admission(sequence_id=SequenceId("running"), num_tokens=num_tokens)
+    return Allocate(tenant=tenant, lease_id=LeaseId(tenant), admission=admission, is_waiting=True)
+
+
+@pytest.mark.parametrize("tenant", [BLUE, GREEN])
+def test_a_running_sequence_that_waits_passes_new_ones_so_that_it_ends(tenant: TenantId) -> None:
+    async def main() -> None:
+        room = make_room()
+        room.apply(extension(tenant, 10))
+        held = room.take(RED, 5)
+        new = room.wait(BLUE, 6)
+        await turn()
+        running = room.room.join(extension(tenant, 14), None)
+        behind = room.room.join(extension(tenant, 16), None)
+        await turn()
+        assert not running.outcome.done()
+        room.give_back(RED, held[:2])
+        await turn()
+        assert running.outcome.done()
+        assert not behind.outcome.done()
+        room.give_back(RED, held[2:3])
+        await turn()
+        assert behind.outcome.done()
+        assert not new.outcome.done()
+        room.apply(DeleteLease(tenant=tenant, lease_id=LeaseId(tenant)))
+        await turn()
+        assert new.outcome.done()
 
     run(main)

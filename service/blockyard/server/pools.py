@@ -137,6 +137,12 @@ class Pools:
         room = self._owned(name).room
         return 0 if room is None else room.num_waiting(tenant)
 
+    def has_waiting_before(self, name: str, command: Command) -> bool:
+        """Whether ``command``, which may wait, has to, since others of its tenant do. Raises PoolNotFound."""
+        owned = self._owned(name)
+        is_behind = owned.room is not None and owned.room.has_before(command)
+        return is_behind and not owned.pool.remembers(command)
+
     def refuse_waiters(self, error: BlockyardError) -> None:
         """Answer all calls that wait for blocks with ``error``."""
         for owned in self._pools.values():

@@ -75,7 +75,7 @@ class WaitingRooms:
         if wait_ms > self._max_wait_ms:
             raise LimitExceeded.of("max_wait_ms", self._max_wait_ms, f"no call waits for {wait_ms} ms here")
         tenant = unkeyed(command).tenant
-        if self._pools.num_waiting(pool, tenant) and not self._pools.get(pool).remembers(command):
+        if self._pools.has_waiting_before(pool, command):
             raise HasToWait(pool, command, tenant, wait_ms, None)
         try:
             return self._pools.apply(pool, command, self._clock.now_ms())
