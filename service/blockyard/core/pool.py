@@ -212,7 +212,7 @@ class Pool:
         if isinstance(refusal, QuotaExceeded):
             if at_most is None or num_required > at_most:  # as it is by now
                 return True
-            return tenant.num_held_blocks + num_required <= at_most
+            return bool(tenant.num_held_blocks + num_required <= at_most)
         self._act_for(tenant)
         watermark = self.config.watermark_blocks
         num_blocks = num_required - watermark

@@ -117,19 +117,27 @@ class Pools:
         finally:
             room.notice()
 
-    def waiting_room(self, name: str, now_ms: Callable[[], int]) -> WaitingRoom:
+    def waiting_room(
+        self, name: str, now_ms: Callable[[], int], check: Callable[[Pool, Command], None]
+    ) -> WaitingRoom:
         """Where calls to the pool of this name wait for blocks; made when the first one does.
 
         Args:
             name: The pool's.
             now_ms: The time that is given to commands of those who have waited.
+            check: Raises BlockyardError for a command that is not to be done by then, for whatever reason.
 
         Raises:
             PoolNotFound: There is no such pool.
         """
         owned = self._owned(name)
         if owned.room is None:
-            owned.room = WaitingRoom(owned.pool, lambda command: self._apply(name, owned, command, now_ms()))
+
+            def apply(command: Command) -> Reply:
+                check(owned.pool, command)
+                return self._apply(name, owned, command, now_ms())
+
+            owned.room = WaitingRoom(owned.pool, apply)
         return owned.room
 
     def num_waiting(self, name: str, tenant: TenantId) -> int:
