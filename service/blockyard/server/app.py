@@ -183,6 +183,8 @@ class Server:
         self.api.openapi = lambda: openapi.describe(  # type: ignore[method-assign]
             self.api, has_tokens=bool(settings.token_file)
         )
+        assert self.api.openapi_url is not None, "it has its document"
+        self.api.router.routes.insert(0, openapi.openapi_route(self.api.openapi_url, self.api.openapi))
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
             max_turn_ms=settings.max_turn_ms,

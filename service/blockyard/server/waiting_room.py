@@ -2,8 +2,8 @@
 
 Whoever is next, and cannot be given what it needs yet, has the free blocks up to that reserved: others that
 come, and new sequences of those that do not wait, leave them; running sequences go on, so that they end, also
-where they wait. What is guaranteed to a tenant is given to it whoever else waits. So each waiter is served, as
-long as what is held is given back.
+where they wait. What is guaranteed to a tenant is given to it whoever else waits. So each waiter is served,
+as long as what is held is given back.
 """
 
 import asyncio
