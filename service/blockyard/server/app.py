@@ -122,9 +122,7 @@ class Server:
         self._authenticator = Authenticator(
             TokenFile(Path(settings.token_file)) if settings.token_file else None
         )
-        self.streams = Streams(
-            settings.max_subscribers, lambda scope: self._authenticator.knows(scope[PRINCIPAL_KEY])
-        )
+        self.streams = Streams(settings.max_subscribers, self._may_go_on)
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._durable = durable
@@ -147,14 +145,16 @@ class Server:
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
         hash_limit = HashLimit(settings.max_hashes_per_call)
+        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
         self._rooms = WaitingRooms(
             self.pools,
             clock,
+            tenant_limits=tenant_limits,
+            may_go_on=self._may_go_on,
             max_wait_ms=settings.max_wait_ms,
             max_waiting=settings.max_waiting_calls,
             max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
         )
-        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
         handlers = PoolCallHandlers(
             self.pools, self._rooms, clock, hash_limit=hash_limit, tenant_limits=tenant_limits
         )
@@ -183,6 +183,8 @@ class Server:
         self.api.openapi = lambda: openapi.describe(  # type: ignore[method-assign]
             self.api, has_tokens=bool(settings.token_file)
         )
+        assert self.api.openapi_url is not None, "it has its document"
+        self.api.router.routes.insert(0, openapi.openapi_route(self.api.openapi_url, self.api.openapi))
         gate = Gate(
             max_requests_in_flight=settings.max_requests_in_flight,
             max_turn_ms=settings.max_turn_ms,
@@ -234,7 +236,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def _life(self, clock: Clock) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as ending:
-            await ending.enter_async_context(_running(self._authenticator.follow(self.streams.review)))
+            await ending.enter_async_context(_running(self._authenticator.follow(self._review)))
             await ending.enter_async_context(_running(self._start(clock, ending)))
             if self._durable is None:
                 await self.readiness.wait()
@@ -275,6 +277,15 @@ class Server:
         """Take no more requests, and end those that would go on for long."""
         self.readiness.end()
         self.end_long_requests()
+
+    def _may_go_on(self, scope: Scope) -> bool:
+        """Whether whoever asked in ``scope`` is still known."""
+        return self._authenticator.knows(scope[PRINCIPAL_KEY])
+
+    def _review(self) -> None:
+        """Tokens have changed: end what those do not go on with who are not known any more."""
+        self.streams.review()
+        self._rooms.review()
 
     def end_long_requests(self) -> None:
         """End the streams, which would go on for ever, and tell those that wait for blocks to try again."""
