@@ -4,6 +4,7 @@ What one asks with the other's names is answered, byte for byte, as with names t
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -145,9 +146,8 @@ def filled(template: Any, names: dict[str, Any]) -> Any:
 
 def told(reply: Response, names: dict[str, Any]) -> str:
     """The whole answer, but for the names that were asked for."""
-    text = reply.text
-    for name in sorted((str(value) for value in names.values()), key=len, reverse=True):
-        text = text.replace(name, "?")
+    longest_first = sorted((re.escape(str(value)) for value in names.values()), key=len, reverse=True)
+    text = re.sub(rf"\b({'|'.join(longest_first)})\b", "?", reply.text)
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     return json.dumps([reply.status_code, headers, text])
 

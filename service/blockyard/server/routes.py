@@ -199,7 +199,7 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
         responses=refusals(LimitExceeded),
     )
     def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
-        hash_limit.check(body, body.num_hashes)
+        hash_limit.check(body)
         hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
         return Hashes(
             none_hash=hashed.none_hash.hex(),
