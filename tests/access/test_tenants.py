@@ -239,9 +239,22 @@ def test_a_tenants_list_shows_itself_alone_and_an_operators_shows_all(shared: Sh
         "num_waiting": 0,
     }
     listed = shared.call("operator", "GET", f"{POOL}/tenants").json()["tenants"]
-    assert [tenant["tenant"] for tenant in listed] == ["", "azure", "crimson"]
+    assert [tenant["tenant"] for tenant in listed] == ["azure", "crimson"]
     taken_back = shared.call("operator", "DELETE", f"{POOL}/tenants/crimson").json()
     assert (taken_back["guaranteed_blocks"], taken_back["num_held_blocks"]) == (0, 2)
+
+
+def test_a_tenant_is_there_while_it_has_a_lease_or_a_quota(shared: Shared) -> None:
+    path = f"{POOL}/tenants/later"
+    assert shared.call("operator", "GET", path).json()["code"] == "tenant_not_found"
+    assert shared.call("operator", "PUT", path, {}).status_code == 200
+    assert shared.call("operator", "GET", path).status_code == 200
+    assert shared.call("operator", "DELETE", path).status_code == 200
+    assert shared.call("operator", "GET", path).status_code == 404
+    crimson = f"{POOL}/tenants/crimson"
+    shared.call("crimson", "DELETE", f"{POOL}/leases/{shared.leases['crimson']}")
+    assert shared.call("operator", "GET", crimson).status_code == 404
+    assert shared.call("crimson", "GET", crimson).json()["num_leases"] == 0
 
 
 def test_a_tenant_over_its_quota_is_told_so_with_figures(shared: Shared) -> None:

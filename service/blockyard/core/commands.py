@@ -210,10 +210,10 @@ class ResetPrefixCache(PoolCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQuota(PoolCommand):
-    """Give a tenant, which need not have called yet, a quota; `NO_QUOTA` takes it back."""
+    """Give a tenant, which need not have called yet, a quota; None takes it back."""
 
     holder: TenantId
-    quota: Quota
+    quota: Quota | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

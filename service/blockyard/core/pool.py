@@ -382,12 +382,14 @@ class Pool:
 
     def _set_quota(self, command: ask.SetQuota) -> tell.TenantState:
         num_usable = self.store.num_usable_blocks
-        command.quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
+        quota = NO_QUOTA if command.quota is None else command.quota
+        quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
         tenant = self._tenant(command.holder)
+        tenant.has_quota = command.quota is not None
         if self.store.charges is not None:
-            self.store.charges.set_quota(tenant, command.quota)
+            self.store.charges.set_quota(tenant, quota)
         else:
-            tenant.quota = command.quota
+            tenant.quota = quota
             self.charge_if_needed()
         return self.tenant(command.holder)
 

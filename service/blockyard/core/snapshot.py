@@ -58,7 +58,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
         )
     tenants = state.get("tenants")
     if tenants is None:
-        tenants = [{"name": NO_TENANT, "quota": {}, "replies": state["replies"]}]
+        tenants = [{"name": NO_TENANT, "quota": None, "replies": state["replies"]}]
     config = config_from_state(state["config"])
     pool = pool_class(config)
     pool.epoch = state["epoch"]

@@ -19,22 +19,38 @@ class Tenant:
         name: Its name.
         number: Short for it, from 1, the same for as long as the pool is in memory.
         quota: What it is promised.
+        has_quota: Whether somebody has set it.
         num_held_blocks: The device's blocks that its leases hold, each once; kept by `Charges`, and 0 in a
             pool that has none.
         num_leases, num_sequences: Live ones.
         replies: Outcomes of its calls without a lease by idempotency key.
     """
 
-    __slots__ = ("name", "num_held_blocks", "num_leases", "num_sequences", "number", "quota", "replies")
+    __slots__ = (
+        "has_quota",
+        "name",
+        "num_held_blocks",
+        "num_leases",
+        "num_sequences",
+        "number",
+        "quota",
+        "replies",
+    )
 
     def __init__(self, name: TenantId, number: int, quota: Quota, replies: ReplyMemory) -> None:
         self.name = name
         self.number = number
         self.quota = quota
+        self.has_quota = False
         self.num_held_blocks = 0
         self.num_leases = 0
         self.num_sequences = 0
         self.replies = replies
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has anything here: a lease or a quota."""
+        return self.has_quota or self.num_leases > 0
 
     @property
     def num_due_blocks(self) -> int:
@@ -81,7 +97,11 @@ class Tenants:
     def to_state(self) -> list[dict[str, Any]]:
         """Names, quotas and remembered replies as plain data; the rest follows from the leases."""
         return [
-            {"name": tenant.name, "quota": asdict(tenant.quota), "replies": tenant.replies.to_state()}
+            {
+                "name": tenant.name,
+                "quota": asdict(tenant.quota) if tenant.has_quota else None,
+                "replies": tenant.replies.to_state(),
+            }
             for tenant in self
         ]
 
@@ -89,5 +109,6 @@ class Tenants:
         """Know what `to_state` told."""
         for each in state:
             tenant = self.of(TenantId(each["name"]))
-            tenant.quota = Quota(**each["quota"])
+            tenant.has_quota = each["quota"] is not None
+            tenant.quota = Quota(**each["quota"]) if tenant.has_quota else NO_QUOTA
             tenant.replies = ReplyMemory.from_state(each["replies"], self._max_replies)

@@ -27,11 +27,11 @@ class SeenTenants:
     @classmethod
     def of(cls, pools: Pools, name: str, pool: Pool) -> "SeenTenants":
         """Those of ``pool``, which ``pools`` have under ``name``."""
-        num_named = sum(tenant.name != NO_TENANT for tenant in pool.tenants)
+        num_named = sum(tenant.is_there and tenant.name != NO_TENANT for tenant in pool.tenants)
         if num_named == 0:
             return cls()
         waiting = {tenant.name: pools.num_waiting(name, tenant.name) for tenant in pool.tenants}
-        present = [tenant for tenant in pool.tenants if tenant.name != NO_TENANT or tenant.num_leases]
+        present = [tenant for tenant in pool.tenants if tenant.is_there]
         most = heapq.nlargest(
             MAX_TENANTS, present, key=lambda tenant: (waiting[tenant.name], tenant.num_held_blocks)
         )

@@ -10,7 +10,7 @@ from blockyard.core.commands import SetQuota
 from blockyard.core.errors import PoolNotFound, StaleEpoch, TenantNotFound
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
-from blockyard.core.quota import MAX_WEIGHT, NO_QUOTA, Quota
+from blockyard.core.quota import MAX_WEIGHT, Quota
 from blockyard.core.replies import TenantState
 from blockyard.server.access.principal import Principal
 from blockyard.server.access.protection import Asking
@@ -61,7 +61,7 @@ class TenantReply(BaseModel):
 
 
 class TenantsReply(BaseModel):
-    """The tenants that the pool has heard of, or the caller alone, by name."""
+    """The tenants that have a lease or a quota, or the caller alone, by name."""
 
     epoch: int
     tenants: list[TenantReply]
@@ -74,7 +74,9 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
     def described(pool: str, found: Pool, tenant: TenantId) -> TenantReply:
         return TenantReply.of(found.tenant(tenant), pools.num_waiting(pool, tenant))
 
-    def set_quota(pool: str, tenant: str, quota: Quota, epoch: int | None, asking: Principal) -> TenantReply:
+    def set_quota(
+        pool: str, tenant: str, quota: Quota | None, epoch: int | None, asking: Principal
+    ) -> TenantReply:
         command = SetQuota(tenant=asking.tenant, epoch=epoch, holder=TenantId(tenant), quota=quota)
         pools.apply(pool, command, clock.now_ms())
         return described(pool, pools.get(pool), command.holder)
@@ -86,14 +88,16 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
     )
     async def list_tenants(pool: str, principal: Asking) -> TenantsReply:
         found = pools.get(pool)
-        names = sorted(tenant.name for tenant in found.tenants) if principal.sees_all else [principal.tenant]
+        names = [principal.tenant]
+        if principal.sees_all:
+            names = sorted(tenant.name for tenant in found.tenants if tenant.is_there)
         return TenantsReply(epoch=found.epoch, tenants=[described(pool, found, name) for name in names])
 
     @router.get("/{tenant}", summary="One of them.", responses=refusals(PoolNotFound, TenantNotFound))
     async def describe_tenant(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
         found, name = pools.get(pool), TenantId(tenant)
-        is_known = principal.sees_all and found.tenants.find(name) is not None
-        if name != principal.tenant and not is_known:
+        known = found.tenants.find(name) if principal.sees_all else None
+        if name != principal.tenant and (known is None or not known.is_there):
             raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, and no quota")
         return described(pool, found, name)
 
@@ -107,6 +111,6 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
 
     @router.delete("/{tenant}", summary="Take a tenant's quota back.", responses=refusals(PoolNotFound))
     async def delete_quota(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
-        return set_quota(pool, tenant, NO_QUOTA, None, principal)
+        return set_quota(pool, tenant, None, None, principal)
 
     return router
