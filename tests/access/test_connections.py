@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -223,3 +224,39 @@ def test_a_logged_traceback_has_no_values_of_variables(log_format: str) -> None:
     assert "a mistake" in done.stderr
     assert "fail" in done.stderr
     assert "authorization" not in done.stderr.replace(FAILING, "")
+
+
+def test_a_call_that_waits_for_blocks_is_refused_when_its_token_ends(file: Path) -> None:
+    with guarded(file) as (server, admin), ThreadPoolExecutor(1) as threads:
+        token = add_token(file, "allocate", tenant="red")
+        wait_for(lambda: answered(server, "GET", f"{POOL}/stats", token) == 200)
+        for bearer in (admin, token):
+            lease = {"holder": "test", "ttl_ms": 60_000}
+            status, granted = server.call("POST", f"{POOL}/leases", lease, **bearing(bearer))
+            assert status == 201
+            ask = {"lease_id": granted["lease_id"], "num_blocks": 99, "wait_ms": 60_000}
+            waiting = threads.submit(server.call, "POST", f"{POOL}/blocks/allocate", ask, **bearing(bearer))
+            if bearer == admin:
+                assert waiting.result()[0] == 200
+        of_tenant = f"{POOL}/tenants/red"
+        wait_for(lambda: server.call("GET", of_tenant, **bearing(admin))[1]["num_waiting"] == 1)
+        revoke_token(file, token)
+        status, refused = waiting.result()
+        assert (status, refused["code"]) == (401, "unauthorized")
+        assert server.call("GET", of_tenant, **bearing(admin))[1]["num_waiting"] == 0
+
+
+def test_a_body_that_arrives_after_its_token_has_ended_is_nobodys(file: Path) -> None:
+    with guarded(file, "--body-timeout-s", "60") as (server, _):
+        token = add_token(file, "allocate")
+        wait_for(lambda: answered(server, "GET", f"{POOL}/stats", token) == 200)
+        body = b'{"holder": "test", "ttl_ms": 1000}'
+        head = f"POST {POOL}/leases HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n"
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=30)) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
+            revoke_token(file, token)
+            wait_for(lambda: answered(server, "GET", f"{POOL}/stats", token) == 401)
+            connection.sendall(body[-1:])
+            reply = http.client.HTTPResponse(connection)
+            reply.begin()
+            assert reply.status == 401

@@ -25,7 +25,9 @@ from blockyard.client import (
 )
 from blockyard.client.lean import LeanTransport
 from blockyard.client.wire import Request
+from blockyard.server.http_protocol import NUM_SPARE_CONNECTIONS
 from server_process import ServerProcess, run, running_server
+from waiting import wait_for
 
 Kind: TypeAlias = Literal["lean", "httpx"]
 KINDS: tuple[Kind, ...] = ("lean", "httpx")
@@ -201,3 +203,30 @@ def test_tokens_go_over_tls_and_commands_reach_it(made: Certificates, tmp_path: 
             assert "shown" in done.stdout
         replayed = run("replay", "--requests", "20", "--url", server.url, **variables)
         assert replayed.returncode == 0, replayed.stderr
+
+
+def test_connections_that_never_agree_on_tls_are_bounded_in_number_and_time(made: Certificates) -> None:
+    options = ("--max-connections", "2", "--head-timeout-s", "2", "--log-level", "warning")
+    with running_server("--tls-cert", str(made.server), "--tls-key", str(made.server), *options) as server:
+        address = ("127.0.0.1", server.port)
+        silent = [socket.create_connection(address, timeout=30) for _ in range(100)]
+        try:
+            wait_for(lambda: sum(map(is_ended, silent)) == 100 - 2 - NUM_SPARE_CONNECTIONS)
+            wait_for(lambda: all(map(is_ended, silent)))
+        finally:
+            for each in silent:
+                each.close()
+        context = ssl.create_default_context(cafile=made.authority)
+        with urllib.request.urlopen(f"{server.url}/v1/pools", context=context, timeout=30) as reply:
+            assert reply.status == 200
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server has ended it."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True

@@ -198,3 +198,22 @@ def test_what_waiters_were_given_survives_a_restart(tmp_path: Any) -> None:
     with running_server("--data-dir", str(tmp_path)) as server:
         assert server.call("GET", f"{POOL}/sequences/s")[1]["block_ids"] == [[2]]
         assert server.call("GET", f"{POOL}/audit")[1]["ok"]
+
+
+def test_calls_that_wait_come_to_no_more_sequences_than_a_tenant_may_have(
+    later: Callable[..., "Future[Any]"],
+) -> None:
+    with running_server("--max-sequences-per-tenant", "2") as server:
+        assert server.call("PUT", POOL, {"num_blocks": 11, "block_size": 4})[0] == 201
+        lease = make_lease(server)
+        ask = {"lease_id": lease, "num_tokens": 4}
+        assert server.call("POST", f"{POOL}/blocks/allocate", {"lease_id": lease, "num_blocks": 10})[0] == 200
+        waiting = [
+            later(server.call, "POST", f"{POOL}/allocate", {**ask, "sequence_id": name, "wait_ms": 20_000})
+            for name in "abc"
+        ]
+        wait_for(lambda: num_waiting(server) == 3)
+        give_back(server, lease, *range(1, 11))
+        replies = [each.result() for each in waiting]
+        assert sorted(status for status, _ in replies) == [200, 200, 429]
+        assert [reply["limit"] for status, reply in replies if status == 429] == ["max_sequences_per_tenant"]

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blockyard.core.commands import (
+    Admission,
+    Allocate,
     AllocateBlocks,
     Command,
     CreateLease,
@@ -21,7 +23,7 @@ from blockyard.core.commands import (
 )
 from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, LeaseExpired, NotReady, QuotaExceeded
-from blockyard.core.ids import BlockId, LeaseId, TenantId
+from blockyard.core.ids import BlockId, LeaseId, SequenceId, TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
 from blockyard.core.replies import BlocksAllocated, Reply
@@ -312,5 +314,107 @@ def test_no_waiter_starves_while_what_is_held_is_given_back(
                 # given 3 * (4 + 4) blocks at most, if it weighs three times as much, one by one.
                 assert round_number - since <= 3 * (2 * 24 + 1) * MAX_ROUNDS_HELD
         assert waiting == [] or most_rounds > 0
+
+    run(main)
+
+
+def test_what_can_never_be_given_holds_up_nobody_once_its_turn_comes() -> None:
+    async def main() -> None:
+        room = make_room()
+        held = room.take(RED, 9)
+        first, impossible, last = room.wait(BLUE, 2), room.wait(BLUE, NUM_USABLE + 1), room.wait(BLUE, 1)
+        await turn()
+        room.give_back(RED, held[:2])
+        await turn()
+        assert len(blocks_of(first)) == 2
+        assert isinstance(impossible.outcome.exception(), InsufficientBlocks)
+        assert len(blocks_of(last)) == 1
+        room.give_back(RED, held[2:])
+        room.take(GREEN, 7)
+
+    run(main)
+
+
+def test_what_is_guaranteed_to_others_can_never_be_given() -> None:
+    async def main() -> None:
+        room = make_room(red=Quota(guaranteed_blocks=4))
+        too_much, most = room.wait(BLUE, 7), room.wait(BLUE, 6)
+        await turn()
+        refusal = too_much.outcome.exception()
+        assert isinstance(refusal, InsufficientBlocks)
+        assert refusal.figures == {
+            "num_required_blocks": 7,
+            "num_free_blocks": 6,
+            "num_usable_blocks": 6,
+        }
+        assert len(blocks_of(most)) == 6
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("holder", "quota"), [(BLUE, Quota(max_blocks=4)), (RED, Quota(guaranteed_blocks=6))]
+)
+def test_a_quota_that_makes_it_impossible_ends_a_wait(holder: TenantId, quota: Quota) -> None:
+    async def main() -> None:
+        room = make_room()
+        held = room.take(RED, 10)
+        waiter = room.wait(BLUE, 5)
+        await turn()
+        assert not waiter.outcome.done()
+        room.apply(SetQuota(holder=holder, quota=quota))
+        await turn()
+        assert isinstance(waiter.outcome.exception(), InsufficientBlocks)
+        room.give_back(RED, held)
+        room.take(GREEN, 4)
+
+    run(main)
+
+
+def test_a_maximum_that_is_lowered_ends_the_wait_for_more() -> None:
+    async def main() -> None:
+        room = make_room(blue=Quota(max_blocks=5))
+        room.take(BLUE, 3)
+        waiter, small = room.wait(BLUE, 4), room.wait(BLUE, 1)
+        await turn()
+        assert isinstance(waiter.refusal, QuotaExceeded)
+        assert not waiter.outcome.done()
+        room.apply(SetQuota(holder=BLUE, quota=Quota(max_blocks=3)))
+        await turn()
+        assert isinstance(waiter.outcome.exception(), QuotaExceeded)
+        assert not small.outcome.done()
+
+    run(main)
+
+
+def extension(tenant: TenantId, num_tokens: int) -> Allocate:
+    """Of the tenant's sequence, of two tokens a block."""
+    admission = Admission(sequence_id=SequenceId("running"), num_tokens=num_tokens)
+    return Allocate(tenant=tenant, lease_id=LeaseId(tenant), admission=admission, is_waiting=True)
+
+
+@pytest.mark.parametrize("tenant", [BLUE, GREEN])
+def test_a_running_sequence_that_waits_passes_new_ones_so_that_it_ends(tenant: TenantId) -> None:
+    async def main() -> None:
+        room = make_room()
+        room.apply(extension(tenant, 10))
+        held = room.take(RED, 5)
+        new = room.wait(BLUE, 6)
+        await turn()
+        running = room.room.join(extension(tenant, 14), None)
+        behind = room.room.join(extension(tenant, 16), None)
+        await turn()
+        assert not running.outcome.done()
+        room.give_back(RED, held[:2])
+        await turn()
+        assert running.outcome.done()
+        assert not behind.outcome.done()
+        room.give_back(RED, held[2:3])
+        await turn()
+        assert behind.outcome.done()
+        assert not new.outcome.done()
+        room.apply(DeleteLease(tenant=tenant, lease_id=LeaseId(tenant)))
+        await turn()
+        assert new.outcome.done()
 
     run(main)

@@ -7,15 +7,19 @@ server meanwhile. A call that was left open may have been done or not, and what 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from crash.calls import Answer, Call, Verb
-from crash.drawn_pools import POOLS, DrawnPool
+from crash.drawn_pools import POOLS, TENANTS, DrawnPool
 from crash.ledger import HeldSequence, LeaseBook, Ledger
 from crash.sending import Sender
 
 NULL_BLOCK = 0
+OPERATOR = ""
+"""Whose token it is that stands beside those of clients."""
 NOT_FOUND = 404
+NO_TOKENS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,11 @@ class Open:
     more: frozenset[str] = frozenset()
     less: frozenset[str] = frozenset()
     raw_blocks: frozenset[int] = frozenset()
+
+
+def tenant_of(client: str) -> str:
+    """Whose the client of this name is, where there are tenants: in turns."""
+    return TENANTS[int(client.rpartition("-")[2]) % len(TENANTS)]
 
 
 def left_open(book: LeaseBook, call: Call | None) -> Open:
@@ -67,21 +76,24 @@ def left_open(book: LeaseBook, call: Call | None) -> Open:
 
 @dataclass(slots=True)
 class PoolUse:
-    """Who names which block of a pool: sequences by group and place in it, and leases without a sequence."""
+    """Who names which block of a pool: sequences by group and place in it, and leases without a sequence.
 
-    tables: list[tuple[HeldSequence, list[list[int]]]] = field(default_factory=list)
+    ``tables``: beside a sequence whose it is, as far as content of one is not that of another.
+    """
+
+    tables: list[tuple[HeldSequence, str, list[list[int]]]] = field(default_factory=list)
     raw_blocks: list[tuple[str, list[int]]] = field(default_factory=list)
 
 
 def two_owners(use: PoolUse) -> Iterator[str]:
     """Blocks that are named twice, and not for one content at one place."""
     owners: dict[int, dict[object, str]] = defaultdict(dict)
-    for held, tables in use.tables:
+    for held, tenant, tables in use.tables:
         for group, table in enumerate(tables):
             for place, block in enumerate(table):
                 is_full = place < len(held.block_hashes)
                 content = held.block_hashes[place] if is_full else held.sequence_id
-                owners[block][group, place, content] = held.sequence_id
+                owners[block][group, place, tenant, content] = held.sequence_id
     for lease_id, blocks in use.raw_blocks:
         for block in blocks:
             owners[block]["raw", lease_id] = f"lease {lease_id}"
@@ -91,10 +103,15 @@ def two_owners(use: PoolUse) -> Iterator[str]:
 
 
 class Checker:
-    """Compares the server at ``url`` with ``ledgers``, by the clients' names."""
+    """Compares the server at ``url`` with ``ledgers``, by the clients' names; likewise ``tokens``, if any."""
 
-    def __init__(self, url: str, ledgers: Mapping[str, Ledger]) -> None:
-        self._sender = Sender(url)
+    def __init__(
+        self, url: str, ledgers: Mapping[str, Ledger], tokens: Mapping[str, str] = NO_TOKENS
+    ) -> None:
+        self._operator = Sender(url, tokens.get(OPERATOR, ""))
+        self._senders = {name: Sender(url, tokens.get(name, "")) for name in ledgers}
+        self._tenants = {name: tenant_of(name) if tokens else "" for name in ledgers}
+        self._has_tenants = bool(tokens)
         self._ledgers = ledgers
         self._num_repeats = 0
 
@@ -103,17 +120,18 @@ class Checker:
         found = [complaint for ledger in self._ledgers.values() for complaint in ledger.complaints]
         for pool in POOLS:
             found += self._pool_complaints(pool)
-        for ledger in self._ledgers.values():
-            found += self._repeat_complaints(ledger)
+        for name, ledger in self._ledgers.items():
+            found += self._repeat_complaints(self._senders[name], ledger)
         for pool in POOLS:
             found += self._audit(pool)["problems"]  # the repeats have done nothing
         return found
 
     def close(self) -> None:
-        self._sender.close()
+        for sender in (self._operator, *self._senders.values()):
+            sender.close()
 
     def _audit(self, pool: DrawnPool) -> dict[str, Any]:
-        status, audit = self._sender.get(f"/v1/pools/{pool.name}/audit")
+        status, audit = self._operator.get(f"/v1/pools/{pool.name}/audit")
         assert status == 200, audit
         return audit
 
@@ -123,6 +141,8 @@ class Checker:
             yield f"pool {pool.name}: {problem}"
         if audit["num_free_blocks"] + audit["num_held_blocks"] + 1 != pool.num_blocks:
             yield f"pool {pool.name}: free, held and null are not all: {audit}"
+        if self._has_tenants:
+            yield from self._quota_complaints(pool, audit["num_held_blocks"])
         holders = {holder["lease_id"]: holder for holder in audit["holders"]}
         use = PoolUse()
         for name, ledger in self._ledgers.items():
@@ -130,17 +150,33 @@ class Checker:
                 if book.pool == pool.name:
                     is_open = left_open(book, ledger.pending)
                     yield from self._lease_complaints(
-                        pool, book, is_open, holders.pop(book.lease_id, None), use
+                        name, pool, book, is_open, holders.pop(book.lease_id, None), use
                     )
             for book in ledger.released:
                 if book.pool == pool.name:
-                    yield from self._freed_complaints(book)
+                    yield from self._freed_complaints(name, book)
             yield from _unknown_leases(pool, name, ledger, holders)
         yield from (f"pool {pool.name}: {holder} holds a lease unasked" for holder in holders.values())
         yield from (f"pool {pool.name}: {complaint}" for complaint in two_owners(use))
 
+    def _quota_complaints(self, pool: DrawnPool, num_held_blocks: int) -> Iterator[str]:
+        status, told = self._operator.get(f"/v1/pools/{pool.name}/tenants")
+        assert status == 200, told
+        found = {each["tenant"]: each for each in told["tenants"]}
+        if sum(each["num_held_blocks"] for each in found.values()) != num_held_blocks:
+            yield f"pool {pool.name}: tenants hold other than the {num_held_blocks} blocks that are held"
+        for tenant, quota in pool.quotas.items():
+            if not quota.items() <= found[tenant].items():
+                yield f"pool {pool.name}: {tenant} has the quota {quota}, and is told {found[tenant]}"
+
     def _lease_complaints(
-        self, pool: DrawnPool, book: LeaseBook, is_open: Open, holder: dict[str, Any] | None, use: PoolUse
+        self,
+        name: str,
+        pool: DrawnPool,
+        book: LeaseBook,
+        is_open: Open,
+        holder: dict[str, Any] | None,
+        use: PoolUse,
     ) -> Iterator[str]:
         if holder is None:
             if not is_open.is_release:
@@ -148,17 +184,17 @@ class Checker:
             return
         served: dict[str, dict[str, Any]] = {}
         for held in book.sequences.values():
-            status, state = self._sender.get(f"/v1/pools/{pool.name}/sequences/{held.sequence_id}")
+            status, state = self._senders[name].get(f"/v1/pools/{pool.name}/sequences/{held.sequence_id}")
             if status == NOT_FOUND:
                 if not (is_open.is_release or held.sequence_id in is_open.less):
                     yield f"sequence {held.sequence_id} of pool {pool.name} is forgotten"
                 continue
             served[held.sequence_id] = state
-            use.tables.append((held, state["block_ids"]))
+            use.tables.append((held, self._tenants[name], state["block_ids"]))
             yield from _sequence_complaints(pool, book, held, state, is_open)
         raw_blocks = [block for block in book.raw_blocks if block not in is_open.raw_blocks]
         use.raw_blocks.append((book.lease_id, raw_blocks))
-        yield from self._freed_complaints(book)
+        yield from self._freed_complaints(name, book)
         if not is_open.is_any:
             tables = [table for state in served.values() for table in state["block_ids"]]
             blocks = {block for table in [*tables, raw_blocks] for block in table} - {NULL_BLOCK}
@@ -166,28 +202,30 @@ class Checker:
                 given = f"{len(book.sequences)} sequences and {len(blocks)} blocks"
                 yield f"lease {book.lease_id} of pool {pool.name} was given {given}, and has {holder}"
 
-    def _freed_complaints(self, book: LeaseBook) -> Iterator[str]:
+    def _freed_complaints(self, name: str, book: LeaseBook) -> Iterator[str]:
         for sequence_id in book.freed:
-            status, state = self._sender.get(f"/v1/pools/{book.pool}/sequences/{sequence_id}")
+            status, state = self._senders[name].get(f"/v1/pools/{book.pool}/sequences/{sequence_id}")
             if status != NOT_FOUND:
                 yield f"sequence {sequence_id} of pool {book.pool} was freed, and is there: {state}"
 
-    def _repeat_complaints(self, ledger: Ledger) -> Iterator[str]:
+    def _repeat_complaints(self, sender: Sender, ledger: Ledger) -> Iterator[str]:
         for book in [*ledger.leases.values(), *ledger.released]:
-            yield from self._repeated(*book.granted)
+            yield from self._repeated(sender, *book.granted)
         for book in ledger.leases.values():
             is_open = left_open(book, ledger.pending)
             if is_open.is_release:
                 continue
             for call, answer in book.recent:
-                yield from self._repeated(call, answer)
+                yield from self._repeated(sender, call, answer)
             if book.last_step is not None and not is_open.is_step:
                 call, answer = book.last_step
                 self._num_repeats += 1  # under a new key: it is known by its step_id alone
-                yield from self._repeated(replace(call, key=f"{call.key} again {self._num_repeats}"), answer)
+                again = replace(call, key=f"{call.key} again {self._num_repeats}")
+                yield from self._repeated(sender, again, answer)
 
-    def _repeated(self, call: Call, answer: Answer) -> Iterator[str]:
-        again = self._sender.send(call)
+    @staticmethod
+    def _repeated(sender: Sender, call: Call, answer: Answer) -> Iterator[str]:
+        again = sender.send(call)
         if again.told != answer.told:
             yield f"{call} was answered {answer.told}, and its repeat {again.told}"
 

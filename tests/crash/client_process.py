@@ -1,5 +1,7 @@
 """A client that calls at full speed until it is told to end: ``python -m crash.client_process URL LOG SEED``.
 
+``BLOCKYARD_TOKEN`` is its token, where the server asks for one.
+
 At SIGTERM it ends with 0 once the call under way is answered. Its log's name is its own.
 """
 
@@ -20,7 +22,7 @@ class LoggingClient:
     def __init__(self, url: str, path: Path, seed: int) -> None:
         self.ledger = Ledger()
         self._calls = DrawnCalls(path.stem, seed, self.ledger)
-        self._sender = Sender(url)
+        self._sender = Sender(url, os.environ.get("BLOCKYARD_TOKEN", ""))
         self._log = LogWriter(path)
 
     def call(self) -> None:

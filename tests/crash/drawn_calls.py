@@ -11,6 +11,8 @@ LEASE_TTL_MS = 60_000
 MAX_SEQUENCES = 10
 """Of a lease; then some are freed."""
 NUM_LONG_BLOCKS = 1_500
+WAITS_MS = (0, 0, 0, 30)
+"""How long an allocation may wait."""
 LONG_SHARE = 0.02
 """Of a long prompt: its record, with 64 bytes a hash, takes 24 pages of the journal to append, and time."""
 HASH_BYTES = 64
@@ -64,9 +66,9 @@ class DrawnCalls:
         fields: dict[str, Any] = {}
         match verb:
             case Verb.ALLOCATE if book.sequences and draw.random() < 0.5:
-                fields = self._extension(draw.choice(list(book.sequences.values())))
+                fields = self._extension(draw.choice(list(book.sequences.values()))) | self._wait()
             case Verb.ALLOCATE:
-                fields = self._admission(pool)
+                fields = self._admission(pool) | self._wait()
             case Verb.COMMIT:
                 held = draw.choice(list(book.sequences.values()))
                 count = draw.randint(0, held.num_tokens)
@@ -76,7 +78,7 @@ class DrawnCalls:
             case Verb.STEP:
                 fields = self._step(book, pool)
             case Verb.TAKE:
-                fields = {"num_blocks": draw.randint(1, 6)}
+                fields = {"num_blocks": draw.randint(1, 6)} | self._wait()
             case Verb.GIVE:
                 fields = {"block_ids": self._some(list(book.raw_blocks), 8)}
         return fields
@@ -129,6 +131,10 @@ class DrawnCalls:
             "num_tokens": num_tokens,
             "block_hashes": self._own_hashes(num_new),
         }
+
+    def _wait(self) -> dict[str, Any]:
+        wait_ms = self._draw.choice(WAITS_MS)
+        return {"wait_ms": wait_ms} if wait_ms else {}
 
     def _own_hashes(self, count: int) -> list[str]:
         return [self._draw.randbytes(HASH_BYTES).hex() for _ in range(count)]

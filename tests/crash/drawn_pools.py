@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BLOCK_SIZE = 16
+TENANTS = ("red", "blue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,15 @@ class DrawnPool:
     num_blocks: int
     is_windowed: tuple[bool, ...]
     num_prefixes: int
+
+    @property
+    def quotas(self) -> dict[str, dict[str, Any]]:
+        """Of `TENANTS`, where there are tenants: the first has a guarantee, the second a maximum."""
+        quarter = self.num_blocks // 4
+        return {
+            TENANTS[0]: {"guaranteed_blocks": quarter, "max_blocks": None, "weight": 3},
+            TENANTS[1]: {"guaranteed_blocks": 0, "max_blocks": 2 * quarter, "weight": 1},
+        }
 
     @property
     def body(self) -> dict[str, Any]:

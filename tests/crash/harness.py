@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from access.token_files import add_token
 from crash.calls import LogReader
-from crash.checker import Checker
+from crash.checker import NO_TOKENS, OPERATOR, Checker, tenant_of
 from crash.killing import Moment, kill
 from crash.ledger import Ledger
 from crash.server import CrashingServer
@@ -28,19 +30,36 @@ MOMENTS = list(Moment)
 TESTS = Path(__file__).parents[1]
 
 
-class Clients:
-    """Processes that call ``server``, each with a log in ``folder``. Leaving the block kills them."""
+def client_name(number: int) -> str:
+    return f"client-{number}"
 
-    def __init__(self, server: CrashingServer, folder: Path, seed: int) -> None:
+
+def make_tokens(path: Path) -> dict[str, str]:
+    """Tokens in a new file at ``path``: of an operator, and of each client, which has one of the tenants."""
+    tokens = {OPERATOR: add_token(path, "admin")}
+    for number in range(NUM_CLIENTS):
+        tokens[client_name(number)] = add_token(path, "allocate", tenant=tenant_of(client_name(number)))
+    return tokens
+
+
+class Clients:
+    """Processes that call ``server``, each with a log in ``folder``. Leaving the block kills them.
+
+    ``tokens``: theirs by their names, where the server asks for them.
+    """
+
+    def __init__(
+        self, server: CrashingServer, folder: Path, seed: int, tokens: Mapping[str, str] = NO_TOKENS
+    ) -> None:
         self.ledgers: dict[str, Ledger] = {}
         self._readers: dict[str, LogReader] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         for number in range(NUM_CLIENTS):
-            path = folder / f"client-{number}.log"
+            path = folder / f"{client_name(number)}.log"
             self.ledgers[path.stem] = Ledger()
             self._readers[path.stem] = LogReader(path)
             command = [sys.executable, "-m", "crash.client_process", server.url, str(path)]
-            variables = {"PYTHONPATH": str(TESTS)}
+            variables = {"PYTHONPATH": str(TESTS), "BLOCKYARD_TOKEN": tokens.get(path.stem, "")}
             self._processes.append(
                 subprocess.Popen([*command, str(seed * NUM_CLIENTS + number)], env=environment(variables))
             )
@@ -95,9 +114,9 @@ class Clients:
             process.wait()
 
 
-def check(server: CrashingServer, ledgers: dict[str, Ledger]) -> None:
+def check(server: CrashingServer, ledgers: dict[str, Ledger], tokens: Mapping[str, str] = NO_TOKENS) -> None:
     """Hold that ``server`` says what its clients were told."""
-    checker = Checker(server.url, ledgers)
+    checker = Checker(server.url, ledgers, tokens)
     try:
         complaints = checker.complaints()
     finally:
@@ -108,12 +127,18 @@ def check(server: CrashingServer, ledgers: dict[str, Ledger]) -> None:
 class CrashRun:
     """A server with data in ``folder``, started with ``options``, and clients that call it.
 
+    ``with_tenants``: they are of several, with tokens and quotas.
+
     Attributes:
         coverage: What happened how often.
     """
 
-    def __init__(self, folder: Path, *options: str, seed: int) -> None:
+    def __init__(self, folder: Path, *options: str, seed: int, with_tenants: bool = False) -> None:
         self.coverage: Counter[str] = Counter()
+        self._tokens: Mapping[str, str] = NO_TOKENS
+        if with_tenants:
+            self._tokens = make_tokens(folder / "tokens.json")
+            options += ("--token-file", str(folder / "tokens.json"))
         self._folder = folder
         self._seed = seed
         self._draw = random.Random(seed)
@@ -126,7 +151,7 @@ class CrashRun:
         """
         with self._server as server:
             server.start()
-            server.make_pools()
+            server.make_pools(self._tokens.get(OPERATOR, ""))
             with Clients(server, self._folder, self._seed) as clients:
                 for number in range(MAX_ROUNDS * num_kills):
                     missing = [moment for moment in must_happen if not self.coverage[moment]]
@@ -135,10 +160,10 @@ class CrashRun:
                     elif missing:
                         self._round(clients, missing[0])
                 clients.end()
-                check(server, clients.ledgers)
+                check(server, clients.ledgers, self._tokens)
                 assert server.stop() == 0
                 server.start()
-                check(server, clients.ledgers)
+                check(server, clients.ledgers, self._tokens)
                 self.coverage += clients.counts()
                 clients.remove_logs()
 
@@ -158,7 +183,7 @@ class CrashRun:
         killed_s = time.perf_counter()
         self._server.start()
         ready_s = time.perf_counter()
-        check(self._server, clients.ledgers)
+        check(self._server, clients.ledgers, self._tokens)
         checked_s = time.perf_counter()
         print(
             f"killed {hit}, after {sum(clients.counts().values())} calls; "

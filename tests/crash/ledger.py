@@ -15,7 +15,7 @@ NUM_REPEATED = 16
 NUM_MISSED = 12
 """Sequences of a lease, freed last, that are looked for after a restart. All others are counted."""
 
-INSUFFICIENT, EXPIRED = "insufficient_blocks", "lease_expired"
+INSUFFICIENT, EXPIRED = ("insufficient_blocks", "quota_exceeded"), "lease_expired"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,13 +123,15 @@ class Ledger:
             self.released.append(book)
         if call.verb not in (Verb.LEASE, Verb.RELEASE):
             book = self.leases[str(call.lease_id)]
-            book.recent.append((call, answer))
+            if answer.is_success or "wait_ms" not in call.body:  # else a repeat waits anew
+                book.recent.append((call, answer))
             if answer.is_success:
                 self._note_done(book, call, answer)
 
     def _note_refusal(self, call: Call, answer: Answer) -> None:
-        if _code(answer) == INSUFFICIENT and call.verb in (Verb.ALLOCATE, Verb.TAKE):
+        if _code(answer) in INSUFFICIENT and call.verb in (Verb.ALLOCATE, Verb.TAKE):
             self.counts["refused for want of blocks"] += 1
+            self.counts["refused after a wait"] += "wait_ms" in call.body
         else:
             self.complaints.append(f"{call} was answered {answer.status} {answer.body}")
 
@@ -167,7 +169,7 @@ class Ledger:
         for admission, admitted in zip(asked["admit"], told["admit"], strict=True):
             if "code" not in admitted:
                 book.allocate(admission, admitted)
-            elif admitted["code"] == INSUFFICIENT:
+            elif admitted["code"] in INSUFFICIENT:
                 self.counts["refused for want of blocks"] += 1
             else:
                 self.complaints.append(f"{call}: the server refused {admitted}")

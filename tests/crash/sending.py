@@ -15,10 +15,11 @@ NOT_READY = 503
 
 
 class Sender:
-    """To the server at ``url``, by one thread."""
+    """To the server at ``url``, by one thread; with ``token``, if there is one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         self._url = url
+        self._bearing = {"Authorization": f"Bearer {token}"} if token else {}
         self._transport = LeanTransport()
 
     def send(self, call: Call) -> Answer:
@@ -46,12 +47,12 @@ class Sender:
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
         """Status and body of a read."""
-        response = self._transport.send(Request("GET", self._url, path), TIMEOUT_S)
+        response = self._transport.send(Request("GET", self._url, path, self._bearing), TIMEOUT_S)
         return response.status, _body(response)
 
     def put(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Status and body of a ``PUT``."""
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **self._bearing}
         response = self._transport.send(
             Request("PUT", self._url, path, headers, json.dumps(body).encode()), TIMEOUT_S
         )
@@ -63,8 +64,8 @@ class Sender:
     def _request(self, call: Call) -> Request:
         pool = f"/v1/pools/{call.pool}"
         if call.verb is Verb.RELEASE:
-            return Request("DELETE", self._url, f"{pool}/leases/{call.lease_id}")
-        headers = {"Content-Type": "application/json", "Idempotency-Key": call.key}
+            return Request("DELETE", self._url, f"{pool}/leases/{call.lease_id}", self._bearing)
+        headers = {"Content-Type": "application/json", "Idempotency-Key": call.key, **self._bearing}
         body = json.dumps(call.body, separators=(",", ":")).encode()
         return Request("POST", self._url, f"{pool}/{call.verb}", headers, body)
 

@@ -60,11 +60,15 @@ class CrashingServer:
         line = first_line(require(self._existing.process.stdout))
         assert line == f"{READY}{self.url}\n", f"the server did not get ready: {line!r}"
 
-    def make_pools(self) -> None:
-        sender = Sender(self.url)
+    def make_pools(self, operator: str = "") -> None:
+        """With the quotas of tenants, if there is the token of an ``operator``."""
+        sender = Sender(self.url, operator)
         for pool in POOLS:
             status, told = sender.put(f"/v1/pools/{pool.name}", pool.body)
             assert status in (200, 201), told
+            for tenant, quota in pool.quotas.items() if operator else ():
+                status, told = sender.put(f"/v1/pools/{pool.name}/tenants/{tenant}", quota)
+                assert status == 200, told
         sender.close()
 
     def kill(self) -> None:

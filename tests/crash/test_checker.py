@@ -229,17 +229,19 @@ def held(sequence_id: str, *block_hashes: str) -> HeldSequence:
 
 
 def test_a_block_of_two_sequences_is_found_unless_they_share_its_content() -> None:
-    shared = PoolUse(tables=[(held("a", "x"), [[5]]), (held("b", "x"), [[5]])])
+    shared = PoolUse(tables=[(held("a", "x"), "", [[5]]), (held("b", "x"), "", [[5]])])
     assert list(two_owners(shared)) == []
-    unlike = PoolUse(tables=[(held("a", "x"), [[5]]), (held("b", "y"), [[5]])])
+    of_two_tenants = PoolUse(tables=[(held("a", "x"), "red", [[5]]), (held("b", "x"), "blue", [[5]])])
+    assert list(two_owners(of_two_tenants)) == ["block 5 has 2 owners: a, b"]
+    unlike = PoolUse(tables=[(held("a", "x"), "", [[5]]), (held("b", "y"), "", [[5]])])
     assert list(two_owners(unlike)) == ["block 5 has 2 owners: a, b"]
-    not_full = PoolUse(tables=[(held("a"), [[5]]), (held("b"), [[5]])])
+    not_full = PoolUse(tables=[(held("a"), "", [[5]]), (held("b"), "", [[5]])])
     assert list(two_owners(not_full)) == ["block 5 has 2 owners: a, b"]
-    elsewhere = PoolUse(tables=[(held("a", "x", "x"), [[5, 5]])])
+    elsewhere = PoolUse(tables=[(held("a", "x", "x"), "", [[5, 5]])])
     assert list(two_owners(elsewhere)) == ["block 5 has 2 owners: a, a"]
-    in_two_groups = PoolUse(tables=[(held("a", "x"), [[5], [5]])])
+    in_two_groups = PoolUse(tables=[(held("a", "x"), "", [[5], [5]])])
     assert list(two_owners(in_two_groups)) == ["block 5 has 2 owners: a, a"]
-    raw = PoolUse(tables=[(held("a", "x"), [[5]])], raw_blocks=[("l", [5])])
+    raw = PoolUse(tables=[(held("a", "x"), "", [[5]])], raw_blocks=[("l", [5])])
     assert list(two_owners(raw)) == ["block 5 has 2 owners: a, lease l"]
-    dropped = PoolUse(tables=[(held("a", "x"), [[0]]), (held("b", "y"), [[0]])])
+    dropped = PoolUse(tables=[(held("a", "x"), "", [[0]]), (held("b", "y"), "", [[0]])])
     assert list(two_owners(dropped)) == []

@@ -144,8 +144,8 @@ class BlockStore:
                 num_blocks,
                 num_free,
                 num_foreign=num_foreign,
-                num_kept=num_kept + num_watermark,
-                num_asked=num_asked,
+                num_kept=num_kept,
+                num_watermark=num_watermark,
             )
         elif num_asked + num_kept > num_free:
             raise InsufficientBlocks.of(num_asked, max(num_free - num_kept, 0), self.num_usable_blocks)
@@ -156,6 +156,11 @@ class BlockStore:
         if self.charges is not None:
             return self.charges.num_available(num_free, num_kept)
         return max(num_free - num_kept, 0)
+
+    @property
+    def num_givable_blocks(self) -> int:
+        """Blocks that whoever acts may ever come to hold."""
+        return self.num_usable_blocks if self.charges is None else self.charges.num_usable
 
     def num_foreign(self, blocks: list[BlockId]) -> int:
         """Those of ``blocks`` that other tenants hold, and whoever acts does not."""

@@ -138,7 +138,13 @@ class Charges:
         return num_foreign
 
     def require(
-        self, num_blocks: int, num_free: int, *, num_foreign: int = 0, num_kept: int = 0, num_asked: int = 0
+        self,
+        num_blocks: int,
+        num_free: int,
+        *,
+        num_foreign: int = 0,
+        num_kept: int = 0,
+        num_watermark: int = 0,
     ) -> None:
         """Refuse unless whoever acts may hold ``num_blocks`` more that are free now.
 
@@ -148,7 +154,7 @@ class Charges:
             num_foreign: Blocks that it comes to hold beside these, and that others hold already.
             num_kept: Free blocks that it has to leave beyond what is due to others, unless all that it asks
                 for is guaranteed.
-            num_asked: Blocks to tell of in the error.
+            num_watermark: Likewise; the error counts them among the required ones.
 
         Raises:
             QuotaExceeded: It would hold more than its maximum.
@@ -161,8 +167,14 @@ class Charges:
             raise QuotaExceeded.of(num_gained, tenant.num_held_blocks, at_most)
         if self._num_guaranteed:
             num_blocks = num_gained
-        if num_blocks > self.num_available(num_free, num_kept):
-            raise InsufficientBlocks.of(num_asked, self.num_available(num_free, 0), self._num_usable)
+        if num_blocks > self.num_available(num_free, num_kept + num_watermark):
+            num_available = self.num_available(num_free, num_kept)
+            raise InsufficientBlocks.of(num_blocks + num_watermark, num_available, self.num_usable)
+
+    @property
+    def num_usable(self) -> int:
+        """Blocks that whoever acts may ever come to hold: all that are not guaranteed to others."""
+        return self._num_usable - self._num_guaranteed + self.acting.quota.guaranteed_blocks
 
     def num_available(self, num_free: int, num_kept: int) -> int:
         """Blocks that whoever acts may come to hold, of ``num_free`` free ones.

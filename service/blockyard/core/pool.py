@@ -193,7 +193,9 @@ class Pool:
         return holder is not None and holder.replies.knows(command.key)
 
     def may_retry(self, name: TenantId, refusal: InsufficientBlocks, num_reserved_blocks: int) -> bool:
-        """Whether what was refused to a tenant may be given to it by now; not surely: prefixes come and go.
+        """Whether trying again may help against a refusal; not surely: prefixes come and go.
+
+        It does where by now there is another answer, be it that so much can never be given.
 
         Args:
             name: The tenant's.
@@ -204,12 +206,17 @@ class Pool:
         tenant = self.tenants.find(name)
         if tenant is None:
             return True  # and be told why not
+        at_most = tenant.quota.max_blocks
         if isinstance(refusal, QuotaExceeded):
-            at_most = tenant.quota.max_blocks
-            return at_most is None or tenant.num_held_blocks + num_required <= at_most
+            if at_most is None or num_required > at_most:  # as it is by now
+                return True
+            return bool(tenant.num_held_blocks + num_required <= at_most)
         self._act_for(tenant)
         watermark = self.config.watermark_blocks
-        return bool(num_required - watermark <= self.store.num_available(num_reserved_blocks + watermark))
+        num_blocks = num_required - watermark
+        if num_required > self.store.num_givable_blocks or (at_most is not None and num_blocks > at_most):
+            return True  # likewise
+        return bool(num_blocks <= self.store.num_available(num_reserved_blocks + watermark))
 
     def statistics(self, now_ms: int | None = None) -> Statistics:
         """The figures of ``now_ms``; None for the time of the last command."""
@@ -258,8 +265,8 @@ class Pool:
             raise StaleEpoch.of(self.epoch)
 
     def charge_if_needed(self) -> None:
-        """From when there are several tenants on, know which of them holds which block."""
-        if self.store.charges is None and self.tenants.are_several:
+        """From when it matters which tenant holds which block on, know it."""
+        if self.store.charges is None and self.tenants.need_charges:
             held = held_by_tenants(self)
             self.store.charges = Charges(self.config.num_blocks, self.tenants, held)
 
@@ -377,10 +384,11 @@ class Pool:
         num_usable = self.store.num_usable_blocks
         command.quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
         tenant = self._tenant(command.holder)
-        if self.store.charges is None:
-            tenant.quota = command.quota
-        else:
+        if self.store.charges is not None:
             self.store.charges.set_quota(tenant, command.quota)
+        else:
+            tenant.quota = command.quota
+            self.charge_if_needed()
         return self.tenant(command.holder)
 
     # Sequences

@@ -127,9 +127,7 @@ class Server:
 
         tokens = TokenFile(Path(settings.token_file)) if settings.token_file else None
         self._authenticator = Authenticator(tokens)
-        self.streams = Streams(
-            settings.max_subscribers, lambda scope: self._authenticator.knows(scope[PRINCIPAL_KEY])
-        )
+        self.streams = Streams(settings.max_subscribers, self._may_go_on)
         self.connection_limits = ConnectionLimits(
             max_connections=settings.max_connections,
             max_head_bytes=settings.max_head_bytes,
@@ -145,9 +143,12 @@ class Server:
 
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
+        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
         self._rooms = WaitingRooms(
             self.pools,
             self._clock,
+            tenant_limits=tenant_limits,
+            may_go_on=self._may_go_on,
             max_wait_ms=settings.max_wait_ms,
             max_waiting=settings.max_waiting_calls,
             max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
@@ -158,7 +159,7 @@ class Server:
             self._rooms,
             self._clock,
             hash_limit=hash_limit,
-            tenant_limits=TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant),
+            tenant_limits=tenant_limits,
         )
         self.api = self._make_api(handlers, hash_limit, has_tokens=tokens is not None)
 
@@ -207,6 +208,8 @@ class Server:
         ):
             api.include_router(router)
         api.openapi = lambda: openapi.describe(api, has_tokens=has_tokens)  # type: ignore[method-assign]
+        assert api.openapi_url is not None, "it has its document"
+        api.router.routes.insert(0, openapi.openapi_route(api.openapi_url, api.openapi))
         protect(api)
         return api
 
@@ -232,7 +235,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def _life(self) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as ending:
-            await ending.enter_async_context(_running(self._authenticator.follow(self.streams.review)))
+            await ending.enter_async_context(_running(self._authenticator.follow(self._review)))
             await ending.enter_async_context(_running(self._start(ending)))
             if self._durable is None:
                 await self.readiness.wait()
@@ -273,6 +276,15 @@ class Server:
         """Take no more requests, and end those that would go on for long."""
         self.readiness.end()
         self.end_long_requests()
+
+    def _may_go_on(self, scope: Scope) -> bool:
+        """Whether whoever asked in ``scope`` is still known."""
+        return self._authenticator.knows(scope[PRINCIPAL_KEY])
+
+    def _review(self) -> None:
+        """Tokens have changed: end what those do not go on with who are not known any more."""
+        self.streams.review()
+        self._rooms.review()
 
     def end_long_requests(self) -> None:
         """End the streams, which would go on for ever, and tell those that wait for blocks to try again."""

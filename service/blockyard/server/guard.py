@@ -93,6 +93,8 @@ class Guard:
             scope[PRINCIPAL_KEY] = principal = self._principal(scope)
             visit.token_id = principal.token_id
             body = await self._body_in_time(scope, receive)
+            if principal is not NOBODY and not self._authenticator.knows(principal):  # not any more
+                scope[PRINCIPAL_KEY] = self._principal(scope)
             self._gate.begin(visit, time.perf_counter_ns())
             scope[_GATE] = self._gate
             await self._in_time(scope, _replay(body, receive), answer)

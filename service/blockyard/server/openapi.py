@@ -1,5 +1,8 @@
 """The OpenAPI document: FastAPI's own, and the pool calls, which are plain Starlette routes."""
 
+import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -7,6 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.documented import DOCUMENTED, REFERENCE
@@ -37,6 +43,20 @@ class _WithoutNull(GenerateJsonSchema):
         total: bool,
     ) -> bool:
         return field["schema"]["type"] != "nullable" and super().field_is_required(field, total)
+
+
+def openapi_route(path: str, make: Callable[[], dict[str, Any]]) -> Route:
+    """The route that serves what ``make`` makes: once, beside the event loop, as strangers may ask for it."""
+    making = asyncio.Lock()
+    made: list[bytes] = []
+
+    async def serve(_: Request) -> Response:
+        async with making:
+            if not made:
+                made.append(await asyncio.to_thread(lambda: json.dumps(make()).encode()))
+        return Response(made[0], media_type=JSON)
+
+    return Route(path, serve, include_in_schema=False)
 
 
 def describe(app: FastAPI, *, has_tokens: bool) -> dict[str, Any]:

@@ -117,25 +117,39 @@ class Pools:
         finally:
             room.notice()
 
-    def waiting_room(self, name: str, now_ms: Callable[[], int]) -> WaitingRoom:
+    def waiting_room(
+        self, name: str, now_ms: Callable[[], int], check: Callable[[Pool, Command], None]
+    ) -> WaitingRoom:
         """Where calls to the pool of this name wait for blocks; made when the first one does.
 
         Args:
             name: The pool's.
             now_ms: The time that is given to commands of those who have waited.
+            check: Raises BlockyardError for a command that is not to be done by then, for whatever reason.
 
         Raises:
             PoolNotFound: There is no such pool.
         """
         owned = self._owned(name)
         if owned.room is None:
-            owned.room = WaitingRoom(owned.pool, lambda command: self._apply(name, owned, command, now_ms()))
+
+            def apply(command: Command) -> Reply:
+                check(owned.pool, command)
+                return self._apply(name, owned, command, now_ms())
+
+            owned.room = WaitingRoom(owned.pool, apply)
         return owned.room
 
     def num_waiting(self, name: str, tenant: TenantId) -> int:
         """How many of the tenant's calls wait for blocks of the pool of this name. Raises PoolNotFound."""
         room = self._owned(name).room
         return 0 if room is None else room.num_waiting(tenant)
+
+    def has_waiting_before(self, name: str, command: Command) -> bool:
+        """Whether ``command``, which may wait, has to, since others of its tenant do. Raises PoolNotFound."""
+        owned = self._owned(name)
+        is_behind = owned.room is not None and owned.room.has_before(command)
+        return is_behind and not owned.pool.remembers(command)
 
     def refuse_waiters(self, error: BlockyardError) -> None:
         """Answer all calls that wait for blocks with ``error``."""

@@ -21,7 +21,7 @@ from blockyard.server.app import Server, create_app
 from blockyard.server.collector import young_collections
 from blockyard.server.durable import Durable
 from blockyard.server.events.errors import EventsUnavailable
-from blockyard.server.http_protocol import HttpProtocol
+from blockyard.server.http_protocol import NUM_SPARE_CONNECTIONS, HttpProtocol
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.settings import Settings
 
@@ -41,18 +41,37 @@ LAST_ANSWERS_S = 0.1
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and ``app`` is ready."""
+    """Says where it listens once it does, and ``app`` is ready.
 
-    def __init__(self, config: uvicorn.Config, app: Server) -> None:
+    TLS is agreed on within ``head_timeout_s``.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: Server, head_timeout_s: int) -> None:
         super().__init__(config)
         self._app = app
+        self._head_timeout_s = head_timeout_s
         self._announcing: asyncio.Task[None] | None = None
         self._collecting = contextlib.ExitStack()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
+        await super().startup(sockets=[])  # what listens is made here, for the sake of one argument
         if self.started:
+            self.servers = [await self._listening(listening) for listening in sockets or ()]
             self._announcing = asyncio.create_task(self._announce())
+
+    async def _listening(self, listening: socket.socket) -> asyncio.Server:
+        config = self.config
+
+        def make_protocol() -> asyncio.Protocol:
+            return HttpProtocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        return await asyncio.get_running_loop().create_server(
+            make_protocol,
+            sock=listening,
+            backlog=config.backlog,
+            ssl=config.ssl,
+            ssl_handshake_timeout=self._head_timeout_s if config.ssl else None,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         streams = self._app.streams
@@ -170,7 +189,7 @@ def _serve(
         topic_address=_topic_address(sockets[0]),
         tracing=tracing,
     )
-    tls = tls_context(settings)
+    tls = tls_context(settings, settings.max_connections + NUM_SPARE_CONNECTIONS)
     config = uvicorn.Config(
         app,
         ssl_context_factory=None if tls is None else lambda _, __: tls,
@@ -182,7 +201,7 @@ def _serve(
         http=HttpProtocol,
         ws="none",
     )
-    server = _Server(config, app)
+    server = _Server(config, app, settings.head_timeout_s)
     # uvicorn raises the signal that ended it once more, for whoever was to handle it before: nobody.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)

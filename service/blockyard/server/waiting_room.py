@@ -1,9 +1,9 @@
 """Those who wait for blocks of a pool: a call that would be refused for want of them waits for its turn.
 
 Whoever is next, and cannot be given what it needs yet, has the free blocks up to that reserved: others that
-come, and new sequences of those that do not wait, leave them; running sequences go on, so that they end. What
-is guaranteed to a tenant is given to it whoever else waits. So each waiter is served, as long as what is held
-is given back.
+come, and new sequences of those that do not wait, leave them; running sequences go on, so that they end, also
+where they wait. What is guaranteed to a tenant is given to it whoever else waits. So each waiter is served,
+as long as what is held is given back.
 """
 
 import asyncio
@@ -27,14 +27,16 @@ class Waiter:
 
     Attributes:
         command: What it asks for.
+        is_running: Whether that is more for a sequence which has blocks.
         refusal: Why it was not given that when it was tried last; None if it has not been its turn.
         outcome: What it will be answered.
     """
 
-    __slots__ = ("command", "outcome", "refusal")
+    __slots__ = ("command", "is_running", "outcome", "refusal")
 
-    def __init__(self, command: Command, refusal: InsufficientBlocks | None) -> None:
+    def __init__(self, command: Command, refusal: InsufficientBlocks | None, *, is_running: bool) -> None:
         self.command = command
+        self.is_running = is_running
         self.refusal = refusal
         self.outcome: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
@@ -65,15 +67,22 @@ class WaitingRoom:
         """How many of the tenant's calls wait."""
         return self._line.num_waiting(tenant)
 
+    def has_before(self, command: Command) -> bool:
+        """Whether others of its tenant wait before ``command``, which may wait."""
+        tenant = unkeyed(command).tenant
+        if self._is_running(command):
+            return self._line.num_running(tenant) > 0
+        return self._line.num_waiting(tenant) > 0
+
     def join(self, command: Command, refusal: InsufficientBlocks | None) -> Waiter:
-        """Wait behind all others of the command's tenant.
+        """Wait behind all others of the command's tenant; for a running sequence, behind such ones alone.
 
         Args:
             command: An `Allocate` or `AllocateBlocks` that says that it waits.
             refusal: Why it is not done at once; None where others of its tenant wait before it.
         """
-        waiter = Waiter(command, refusal)
-        self._line.join(waiter.asked.tenant, waiter)
+        waiter = Waiter(command, refusal, is_running=self._is_running(command))
+        self._line.join(waiter.asked.tenant, waiter, is_running=waiter.is_running)
         self.notice()
         return waiter
 
@@ -82,6 +91,12 @@ class WaitingRoom:
         if not waiter.outcome.done():
             self._end(waiter)
             waiter.outcome.cancel()
+            self.notice()
+
+    def refuse(self, waiter: Waiter, error: BlockyardError) -> None:
+        """Answer it with ``error``, if it still waits."""
+        if not waiter.outcome.done():
+            self._refuse(waiter, error)
             self.notice()
 
     def close(self, error: BlockyardError) -> None:
@@ -118,6 +133,9 @@ class WaitingRoom:
                     reply = self._apply(self.leaving_reserved(waiter.command))
                 except InsufficientBlocks as error:
                     waiter.refusal = error
+                    if not can_ever_be_given(error):
+                        self._refuse(waiter, error)
+                        return True
                 except Exception as error:  # noqa: BLE001 - its caller is told, and others go on
                     self._refuse(waiter, error)
                     return True
@@ -134,7 +152,15 @@ class WaitingRoom:
         asked, refusal = waiter.asked, waiter.refusal
         if refusal is None or asked.lease_id not in self._pool.leases:
             return True
-        return self._pool.may_retry(asked.tenant, refusal, self._num_reserved)
+        return self._pool.may_retry(asked.tenant, refusal, 0 if waiter.is_running else self._num_reserved)
+
+    def _is_running(self, command: Command) -> bool:
+        """Whether ``command`` asks for more for a sequence which its lease has."""
+        asked = unkeyed(command)
+        if not isinstance(asked, Allocate):
+            return False
+        sequence = self._pool.sequences.get(asked.tenant, asked.admission.sequence_id)
+        return sequence is not None and sequence.lease_id == asked.lease_id
 
     def _give(self, waiter: Waiter, reply: Reply) -> None:
         tenant = waiter.asked.tenant

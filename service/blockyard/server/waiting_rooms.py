@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Receive, Scope
 
 from blockyard.core.commands import Command
-from blockyard.core.errors import InsufficientBlocks, LimitExceeded, NotReady, Overloaded
+from blockyard.core.errors import InsufficientBlocks, LimitExceeded, NotReady, Overloaded, Unauthorized
 from blockyard.core.ids import TenantId
 from blockyard.core.replies import Reply
 from blockyard.server.clock import Clock
@@ -15,6 +16,7 @@ from blockyard.server.guard import ClientGone, waiting
 from blockyard.server.pools import Pools
 from blockyard.server.readiness import RETRY_AFTER_MS as STOPPED_RETRY_AFTER_MS
 from blockyard.server.sse import hung_up
+from blockyard.server.tenant_limits import TenantLimits
 from blockyard.server.waiting_room import Waiter, WaitingRoom, can_ever_be_given, unkeyed
 
 RETRY_AFTER_MS = 1_000
@@ -49,20 +51,33 @@ class WaitingRooms:
     Args:
         pools: The server's.
         clock: The time that commands are given.
+        tenant_limits: Hold for those who have waited as well.
+        may_go_on: Whether the caller whose request has this ASGI scope may still wait.
         max_wait_ms: Longest time that a call may wait.
         max_waiting: Calls that may wait at a time.
         max_waiting_per_tenant: The same of one tenant, so that it leaves room for others.
     """
 
     def __init__(
-        self, pools: Pools, clock: Clock, *, max_wait_ms: int, max_waiting: int, max_waiting_per_tenant: int
+        self,
+        pools: Pools,
+        clock: Clock,
+        *,
+        tenant_limits: TenantLimits,
+        may_go_on: Callable[[Scope], bool],
+        max_wait_ms: int,
+        max_waiting: int,
+        max_waiting_per_tenant: int,
     ) -> None:
         self._pools = pools
         self._clock = clock
+        self._tenant_limits = tenant_limits
+        self._may_go_on = may_go_on
         self._max_wait_ms = max_wait_ms
         self._max_waiting = max_waiting
         self._max_waiting_per_tenant = max_waiting_per_tenant
         self._waiting: Counter[TenantId] = Counter()
+        self._scopes: dict[Waiter, tuple[WaitingRoom, Scope]] = {}
 
     def apply_or_wait(self, pool: str, command: Command, wait_ms: int) -> Reply:
         """Do ``command``, an allocation that may wait for ``wait_ms``, now.
@@ -75,7 +90,7 @@ class WaitingRooms:
         if wait_ms > self._max_wait_ms:
             raise LimitExceeded.of("max_wait_ms", self._max_wait_ms, f"no call waits for {wait_ms} ms here")
         tenant = unkeyed(command).tenant
-        if self._pools.num_waiting(pool, tenant) and not self._pools.get(pool).remembers(command):
+        if self._pools.has_waiting_before(pool, command):
             raise HasToWait(pool, command, tenant, wait_ms, None)
         try:
             return self._pools.apply(pool, command, self._clock.now_ms())
@@ -90,21 +105,35 @@ class WaitingRooms:
         Raises:
             InsufficientBlocks: The time is up, and nothing was given.
             Overloaded: Too many wait already.
+            Unauthorized: Its token is not known any more.
             ClientGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
             BlockyardError: It is refused for another reason, such as the end of its lease.
         """
         self._check_room(late.tenant)
-        room = self._pools.waiting_room(late.pool, self._clock.now_ms)
+        room = self._pools.waiting_room(late.pool, self._clock.now_ms, self._tenant_limits.check)
         waiter = room.join(late.command, late.refusal)
         self._waiting[late.tenant] += 1
+        self._scopes[waiter] = (room, scope)
+        self._review(waiter)
         try:
             with waiting(scope, late.wait_ms / 1_000):
                 return await self._outcome(waiter, room, late, receive)
         finally:
             room.leave(waiter)
+            del self._scopes[waiter]
             self._waiting[late.tenant] -= 1
             if not self._waiting[late.tenant]:
                 del self._waiting[late.tenant]
+
+    def review(self) -> None:
+        """Refuse those whose tokens are not known any more."""
+        for waiter in list(self._scopes):
+            self._review(waiter)
+
+    def _review(self, waiter: Waiter) -> None:
+        room, scope = self._scopes[waiter]
+        if not self._may_go_on(scope):
+            room.refuse(waiter, Unauthorized("the token that this call came with is not known any more"))
 
     def stop(self) -> None:
         """Answer all who wait that the server stops."""
@@ -125,6 +154,7 @@ class WaitingRooms:
         room.leave(waiter)
         if waiter.refusal is not None:
             raise waiter.refusal
+        self._tenant_limits.check(self._pools.get(late.pool), late.command)
         return self._pools.apply(late.pool, late.command, self._clock.now_ms())  # never tried so far
 
     def _check_room(self, tenant: TenantId) -> None:
