@@ -49,6 +49,18 @@ def test_a_time_to_come_is_told_as_it_will_really_be_whatever_the_server_slept()
     assert clock.real_ms(clock.now_ms() + 1_000) - began_ms == 61_005
 
 
+def test_a_time_to_come_is_told_the_same_again_while_the_steady_clock_moves_between_its_readings() -> None:
+    steady = Steady()
+    clock = Clock(lambda: moving(steady))
+    to_come_ms = clock.now_ms() + 1_000
+    assert len({clock.real_ms(to_come_ms) for _ in range(50)}) == 1
+
+
+def moving(steady: Steady) -> int:
+    steady.now_ns += 3 * MS // 10
+    return steady.now_ns
+
+
 def test_time_goes_on_from_what_was_told_before_the_process_began() -> None:
     steady = Steady()
     clock = Clock(steady)

@@ -57,14 +57,23 @@ class AsyncStoppable(Protocol):
 
 
 T = TypeVar("T")
+Carrier = TypeVar("Carrier")
 User = TypeVar("User")
 
 
-class _Sending(Generic[User]):
-    """What both senders know: where to, how often, who uses them, and whether they are closed."""
+class _Sending(Generic[Carrier, User]):
+    """What both senders know: by what and where to, how often, who uses them, and whether they are closed."""
 
-    def __init__(self, origin: str, policy: RetryPolicy, timeout_s: float, token: str | None) -> None:
+    def __init__(
+        self,
+        transport: Carrier,
+        origin: str,
+        policy: RetryPolicy,
+        timeout_s: float,
+        token: str | None = None,
+    ) -> None:
         self.origin = origin
+        self._transport = transport
         self._surroundings = _surroundings(token)
         self._policy = policy
         self._timeout_s = timeout_s
@@ -100,7 +109,7 @@ class _Sending(Generic[User]):
             return list(self._users)
 
 
-class Sender(_Sending[Stoppable]):
+class Sender(_Sending[Transport, Stoppable]):
     """Sends calls and waits. Thread-safe.
 
     Args:
@@ -113,17 +122,6 @@ class Sender(_Sending[Stoppable]):
     Raises:
         ValueError: ``token`` cannot be one.
     """
-
-    def __init__(
-        self,
-        transport: Transport,
-        origin: str,
-        policy: RetryPolicy,
-        timeout_s: float,
-        token: str | None = None,
-    ) -> None:
-        super().__init__(origin, policy, timeout_s, token)
-        self._transport = transport
 
     def send(self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None) -> T:
         """The call's value.
@@ -162,19 +160,8 @@ class Sender(_Sending[Stoppable]):
         self._transport.close()
 
 
-class AsyncSender(_Sending[AsyncStoppable]):
+class AsyncSender(_Sending[AsyncTransport, AsyncStoppable]):
     """Sends calls and awaits their answers, on one event loop. The arguments are `Sender`'s."""
-
-    def __init__(
-        self,
-        transport: AsyncTransport,
-        origin: str,
-        policy: RetryPolicy,
-        timeout_s: float,
-        token: str | None = None,
-    ) -> None:
-        super().__init__(origin, policy, timeout_s, token)
-        self._transport = transport
 
     async def send(
         self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None

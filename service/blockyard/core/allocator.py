@@ -8,6 +8,7 @@ make: the pair goes into ``copies``, and both blocks are held once more for whoe
 """
 
 from collections.abc import Sequence as SequenceOf
+from typing import Final
 
 from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
@@ -39,6 +40,9 @@ class Margin:
         self.num_foreign = num_foreign
         self.num_reserved = num_reserved
         self.num_watermark = num_watermark
+
+
+NO_MARGIN: Final = Margin(0, 0, 0)
 
 
 class Allocator:
@@ -289,7 +293,7 @@ class Allocator:
         tables: SequenceOf[BlockTable],
         demand: Demand,
         reserved: SequenceOf[int],
-        margin: Margin | None = None,
+        margin: Margin = NO_MARGIN,
         *,
         capped: bool = False,
     ) -> None:
@@ -310,16 +314,13 @@ class Allocator:
                 if capped:
                     at_most = kind.max_blocks_at_once(config.max_in_flight_tokens, config.max_model_len)
                 num_required += kind.num_missing(tables[group], demand, at_most) + reserved[group]
-            if margin is None:
-                store.require(num_required)
-            else:
-                store.require(
-                    num_required,
-                    num_foreign=margin.num_foreign,
-                    num_kept=margin.num_reserved,
-                    num_watermark=margin.num_watermark,
-                )
-            margin = None  # the device's blocks come first
+            store.require(
+                num_required,
+                num_foreign=margin.num_foreign,
+                num_kept=margin.num_reserved,
+                num_watermark=margin.num_watermark,
+            )
+            margin = NO_MARGIN  # the device's blocks come first
 
     def _edge_of(self, sequence: Sequence) -> int:
         """The last hash boundary before the last token of the prompt, which is always computed."""

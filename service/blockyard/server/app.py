@@ -38,7 +38,7 @@ from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.metrics import metrics_route
-from blockyard.server.pool_call_handler import PoolCallHandlers
+from blockyard.server.pool_call_handler import PoolCallHandler, PoolCallHandlers
 from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.readiness import Readiness
@@ -154,12 +154,16 @@ class Server:
             max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
         )
         hash_limit = HashLimit(settings.max_hashes_per_call)
+        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
         handlers = PoolCallHandlers(
-            self.pools,
-            self._rooms,
-            self._clock,
-            hash_limit=hash_limit,
-            tenant_limits=tenant_limits,
+            lambda call: PoolCallHandler(
+                call,
+                self.pools,
+                self._rooms,
+                self._clock,
+                hash_limit=hash_limit,
+                tenant_limits=tenant_limits,
+            )
         )
         self.api = self._make_api(handlers, hash_limit, has_tokens=tokens is not None)
 

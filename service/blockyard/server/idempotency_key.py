@@ -14,7 +14,8 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A repeat with the same key and lease gets the first reply again.",
+    "description": "A repeat of the call under the same key gets the first reply again. Keys are a lease's; "
+    "those of calls without one, a tenant's.",
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH},
 }
 """A parameter in the OpenAPI document."""

@@ -4,7 +4,7 @@ They are plain Starlette routes, without FastAPI's machinery. The hot ones, whic
 shorter path to here as well: see `blockyard.server.short_path`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -141,23 +141,10 @@ class PoolCallHandler:
 
 
 class PoolCallHandlers:
-    """A handler for each of `POOL_CALLS`."""
+    """A handler for each of `POOL_CALLS`, which ``make`` makes."""
 
-    def __init__(
-        self,
-        pools: Pools,
-        rooms: WaitingRooms,
-        clock: Clock,
-        *,
-        hash_limit: HashLimit,
-        tenant_limits: TenantLimits,
-    ) -> None:
-        self._by_path = {
-            call.path: PoolCallHandler(
-                call, pools, rooms, clock, hash_limit=hash_limit, tenant_limits=tenant_limits
-            )
-            for call in POOL_CALLS
-        }
+    def __init__(self, make: Callable[[PoolCall], PoolCallHandler]) -> None:
+        self._by_path = {call.path: make(call) for call in POOL_CALLS}
 
     def routes(self) -> list[Route]:
         """All of them as routes."""

@@ -180,25 +180,19 @@ class Settings:
         """
         for known in fields(self):
             rule_of(known).check(known.name, getattr(self, known.name))
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("tls_cert and tls_key go together, and one of them is not given")
+        for names in (("tls_cert", "tls_key"), ("event_curve_key", "event_curve_clients")):
+            if len({bool(getattr(self, name)) for name in names}) > 1:
+                raise ValueError(f"{' and '.join(names)} go together, and one of them is not given")
         if self.tls_client_ca and not self.tls_cert:
             raise ValueError("tls_client_ca goes with tls_cert and tls_key, which are not given")
-        if self.event_replay_endpoint and not self.event_endpoint:
-            raise ValueError("event_replay_endpoint goes with event_endpoint, which is not given")
-        self._check_event_sockets()
-
-    def _check_event_sockets(self) -> None:
-        has_curve = bool(self.event_curve_key)
-        if has_curve != bool(self.event_curve_clients):
-            raise ValueError("event_curve_key and event_curve_clients go together, and one is not given")
-        if has_curve and not self.event_endpoint:
-            raise ValueError("event_curve_key goes with event_endpoint, which is not given")
+        for name in ("event_replay_endpoint", "event_curve_key"):
+            if getattr(self, name) and not self.event_endpoint:
+                raise ValueError(f"{name} goes with event_endpoint, which is not given")
         for name in ("event_endpoint", "event_replay_endpoint"):
             check_event_endpoint(
                 f"--{name.replace('_', '-')}",
                 getattr(self, name),
-                has_curve=has_curve,
+                has_curve=bool(self.event_curve_key),
                 is_authenticating=bool(self.token_file or self.tls_client_ca),
                 is_insecure=self.insecure,
             )
