@@ -146,9 +146,8 @@ def filled(template: Any, names: dict[str, Any]) -> Any:
 def told(reply: Response, names: dict[str, Any]) -> str:
     """The whole answer, but for the names that were asked for."""
     text = reply.text
-    for name in ("lease_id", "sequence_id", "tenant"):
-        text = text.replace(names[name], "?")
-    text = text.replace(f"handle {names['handle']}", "handle ?")
+    for key, name in names.items():
+        text = text.replace(f"handle {name}" if key == "handle" else str(name), "?")
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     return json.dumps([reply.status_code, headers, text])
 

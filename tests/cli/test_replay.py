@@ -204,7 +204,7 @@ def test_a_pool_of_the_same_configuration_is_left_alone_even_if_made_at_the_same
 def test_a_server_that_refuses_is_quoted(url: str) -> None:
     done = run("replay", "--requests", "20", "--url", url, "--num-blocks", "2000000000")
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: invalid_request: num_blocks")
+    assert done.stderr.startswith("Error: limit_exceeded: ")
 
 
 def test_an_unreachable_server_is_said_to_be() -> None:

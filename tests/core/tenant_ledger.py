@@ -59,6 +59,8 @@ class TenantLedger:
         everybody, own = self.held_by_anybody(), self.held(tenant)
         num_from_free = num_new + len(set(hit) - everybody)
         num_gained = num_new + len(set(hit) - own)
+        if not num_gained:
+            return "given"
         at_most = self.quotas[tenant].max_blocks
         if at_most is not None and len(own) + num_gained > at_most:
             return "quota_exceeded"

@@ -163,7 +163,7 @@ class Charges:
         tenant = self.acting
         num_gained = num_blocks + num_foreign
         at_most = tenant.quota.max_blocks
-        if at_most is not None and tenant.num_held_blocks + num_gained > at_most:
+        if at_most is not None and num_gained and tenant.num_held_blocks + num_gained > at_most:
             raise QuotaExceeded.of(num_gained, tenant.num_held_blocks, at_most)
         if self._num_guaranteed:
             num_blocks = num_gained
