@@ -175,6 +175,16 @@ def test_whoever_sends_anothers_hashes_as_they_are_kept_finds_nothing() -> None:
     assert pool.lookup(num_tokens=5, block_hashes=kept, tenant=BLUE).num_cached_tokens == 0
 
 
+def test_short_hashes_of_another_are_not_found_by_trying_all() -> None:
+    pool = make_pool()
+    allocate(pool, RED, "a", 3, block_hashes=[BlockHash(b"x")])
+    assert pool.lookup(num_tokens=3, block_hashes=[BlockHash(b"x")], tenant=RED).num_cached_tokens == 2
+    for byte in range(256):
+        tried = [BlockHash(bytes([byte]))]
+        assert pool.lookup(num_tokens=3, block_hashes=tried, tenant=BLUE).num_cached_tokens == 0
+        assert pool.lookup(num_tokens=3, block_hashes=tried).num_cached_tokens == 0
+
+
 def test_a_pool_that_shares_lets_tenants_find_each_others_blocks() -> None:
     pool = make_pool(share_across_tenants=True)
     allocate(pool, RED, "a", 5, block_hashes=hashes(1, 2))
