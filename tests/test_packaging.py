@@ -7,13 +7,11 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-from blockyard.server.settings import Settings
 from server_process import environment, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,11 +189,3 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {name.rstrip("/") for names in copied for name in names.split()} == kept
-
-
-def test_readme_names_every_setting_and_its_default() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for field in fields(Settings):
-        is_empty = isinstance(field.default, bool) or field.default == ""
-        default = "" if is_empty else f" {field.default}"
-        assert f"| `--{field.name.replace('_', '-')}` |{default} |" in readme

@@ -13,7 +13,7 @@ from access.token_files import add_token
 from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.commands import SetQuota
 from blockyard.core.errors import ERRORS
-from blockyard.core.ids import NO_TENANT
+from blockyard.core.ids import NO_TENANT, TenantId
 from blockyard.core.quota import Quota
 from blockyard.planning.errors import PLAN_ERRORS
 
@@ -115,8 +115,9 @@ def provoke_limit_exceeded(api: TestClient) -> Response:
 
 def provoke_quota_exceeded(api: TestClient) -> Response:
     pool = make_pool(api)
-    quota = SetQuota(holder=NO_TENANT, quota=Quota(max_blocks=3))
-    api.app.pools.apply("pool", quota, 0)  # type: ignore[attr-defined]
+    for tenant in (TenantId("another"), NO_TENANT):  # with one alone there is nobody to keep books for
+        quota = SetQuota(holder=tenant, quota=Quota(max_blocks=3))
+        api.app.pools.apply("pool", quota, 0)  # type: ignore[attr-defined]
     return api.post(f"{pool}/blocks/allocate", json={"lease_id": make_lease(api, pool), "num_blocks": 4})
 
 

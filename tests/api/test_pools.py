@@ -40,6 +40,7 @@ def test_a_pool_is_described_with_every_default() -> None:
         "max_model_len": None,
         "max_in_flight_tokens": 8192,
         "max_replies": 256,
+        "share_across_tenants": False,
         "enable_prefix_caching": True,
         "hash_algorithm": "blake2b",
         "extra_key_form": "tagged",
@@ -127,7 +128,9 @@ def test_an_audit_recounts_holders_and_blocks() -> None:
             "num_free_blocks": 6,
             "num_held_blocks": 3,
             "num_null_blocks": 1,
-            "holders": [{"lease_id": lease, "holder": "somebody", "num_sequences": 1, "num_blocks": 3}],
+            "holders": [
+                {"lease_id": lease, "tenant": "", "holder": "somebody", "num_sequences": 1, "num_blocks": 3}
+            ],
             "problems": [],
         }
 

@@ -23,6 +23,7 @@ from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.pool_journal import PoolJournal
 from blockyard.server.pools import Pools
+from blockyard.server.seen_tenants import MAX_TENANTS
 from blockyard.server.slices import Slices
 from blockyard.server.sse import Streams
 from blockyard.server.watch import Asked, Watched, WatchFeed
@@ -115,6 +116,48 @@ def test_the_chosen_pool_comes_with_its_top_holders_and_workers(server: ServerPr
         assert 0 < lease["expires_in_ms"] <= 60_000
     (told_worker,) = chosen["workers"]
     assert (told_worker["worker_id"], told_worker["state"]) == ("w", "alive")
+
+
+def test_a_chosen_pool_without_tenants_tells_of_none(server: ServerProcess) -> None:
+    pool = make_pool(server, "untenanted")
+    hold(server, pool, make_lease(server, pool), 3)
+    with watching(server, pool="untenanted") as messages:
+        chosen = next(messages)["chosen"]
+    assert (chosen["num_tenants"], chosen["tenants"]) == (0, [])
+    assert [lease["tenant"] for lease in chosen["leases"]] == [""]
+
+
+def test_a_chosen_pools_tenants_are_told_by_name_with_those_of_none(server: ServerProcess) -> None:
+    pool = make_pool(server, "tenanted")
+    for tenant in ("initech", "acme"):
+        quota = {"guaranteed_blocks": 3, "max_blocks": 9}
+        assert server.call("PUT", f"{pool}/tenants/{tenant}", quota)[0] == 200
+    with watching(server, pool="tenanted") as messages:
+        chosen = next(messages)["chosen"]
+        assert (chosen["num_tenants"], [each["tenant"] for each in chosen["tenants"]]) == (
+            2,
+            ["acme", "initech"],
+        )
+        assert chosen["tenants"][0] == server.call("GET", f"{pool}/tenants/acme")[1]
+        hold(server, pool, make_lease(server, pool), 4)
+        for message in messages:
+            told = {each["tenant"]: each["num_held_blocks"] for each in message["chosen"]["tenants"]}
+            if told.get("") == 4:
+                break
+        assert told == {"": 4, "acme": 0, "initech": 0}
+
+
+def test_of_very_many_tenants_those_with_the_most_are_told(server: ServerProcess) -> None:
+    pool = make_pool(server, "crowded", num_blocks=500)
+    for number in range(MAX_TENANTS + 3):
+        path = f"{pool}/tenants/tenant-{number:03}"
+        assert server.call("PUT", path, {"guaranteed_blocks": 1})[0] == 200
+    hold(server, pool, make_lease(server, pool), 4)
+    with watching(server, pool="crowded") as messages:
+        chosen = next(messages)["chosen"]
+    assert chosen["num_tenants"] == MAX_TENANTS + 3
+    assert len(chosen["tenants"]) == MAX_TENANTS
+    assert chosen["tenants"][0]["num_held_blocks"] == 4
 
 
 def test_the_chosen_pool_comes_with_the_latency_of_calls(server: ServerProcess) -> None:

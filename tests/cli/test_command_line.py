@@ -8,7 +8,7 @@ from blockyard.core.compiled import is_compiled
 from cli.command_line import invoke
 from server_process import environment, run
 
-COMMANDS = ["serve", "plan", "replay", "pools", "stats", "top", "audit", "journal"]
+COMMANDS = ["serve", "plan", "replay", "pools", "stats", "top", "quota", "audit", "journal"]
 
 
 def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -471,6 +471,7 @@ def test_a_method_has_its_builders_parameters_and_docstring() -> None:
         "block_hashes",
         "token_ids",
         "extras",
+        "tenant_only",
     ]
 
 

@@ -104,6 +104,12 @@ def test_tries_end_with_the_time_allowed() -> None:
     assert attempts.pause_s(LOST, 105.1, lambda: 0.0) is None
 
 
+def test_what_a_call_may_wait_at_the_server_is_beside_the_time_allowed() -> None:
+    attempts = Attempts(RetryPolicy(max_total_s=10), now_s=100.0, wait_s=5.0)
+    assert attempts.pause_s(LOST, now_s=114.9, draw=lambda: 0.0) is not None
+    assert attempts.pause_s(LOST, now_s=115.1, draw=lambda: 0.0) is None
+
+
 def test_the_servers_wish_comes_before_the_drawn_pause() -> None:
     error = Overloaded("busy", {"retry_after_ms": 250})
     assert Attempts(POLICY, 0.0).pause_s(error, 0.0, lambda: 1.0) == pytest.approx(0.35)

@@ -23,6 +23,7 @@ from blockyard.client import (
     InvalidRequest,
     LeaseId,
     OtherRefusal,
+    QuotaExceeded,
     Refused,
     Response,
     SequenceHandle,
@@ -379,6 +380,8 @@ def test_a_description_without_a_field_that_servers_always_send_is_refused() -> 
         "watermark_blocks": 0,
         "worker_timeout_ms": 5_000,
         "needs_all_workers": True,
+        "max_replies": 256,
+        "share_across_tenants": False,
     }
     assert PoolCalls("p").describe().read(ok(complete)).max_model_len is None
     for field in complete:
@@ -458,10 +461,52 @@ def test_each_code_becomes_its_class_with_its_figures(error: type[Exception]) ->
 def test_an_unknown_code_is_carried_by_a_general_error() -> None:
     with pytest.raises(OtherRefusal, match="too many") as caught:
         PoolCalls("p").stats().read(
-            refusal(429, {"code": "quota_exceeded", "detail": "too many", "num_quota_blocks": 5})
+            refusal(429, {"code": "too_many_wishes", "detail": "too many", "num_wishes": 5})
         )
-    assert caught.value.code == "quota_exceeded"
+    assert caught.value.code == "too_many_wishes"
+    assert caught.value.figures["num_wishes"] == 5
+
+
+def test_a_quota_that_is_exceeded_is_a_kind_of_too_few_blocks() -> None:
+    with pytest.raises(InsufficientBlocks) as caught:
+        lease_calls().allocate_blocks(3).read(refusal(429, {"code": "quota_exceeded", "num_quota_blocks": 5}))
+    assert isinstance(caught.value, QuotaExceeded)
     assert caught.value.figures["num_quota_blocks"] == 5
+
+
+def test_what_is_one_tenants_alone_is_said_of_hashes_in_every_call() -> None:
+    admission = Admission(sequence_id=SequenceId("a"), num_tokens=9, block_hashes=HASHES, tenant_only=True)
+    step = body_of(lease_calls().step(admit=[admission]))
+    assert step["admit"][0]["tenant_only"] is True
+    assert (
+        body_of(lease_calls().allocate("a", 9, block_hashes=HASHES, tenant_only=True))["tenant_only"] is True
+    )
+    assert body_of(PoolCalls("p").lookup(9, block_hashes=HASHES, tenant_only=True))["tenant_only"] is True
+    assert "tenant_only" not in body_of(lease_calls().allocate("a", 9, block_hashes=HASHES))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda wait_ms: lease_calls().allocate("a", 9, wait_ms=wait_ms),
+        lambda wait_ms: lease_calls().allocate_blocks(9, wait_ms=wait_ms),
+    ],
+)
+def test_a_call_that_waits_says_how_long_and_one_that_does_not_says_nothing(
+    build: Callable[[int], Call[Any]],
+) -> None:
+    assert (body_of(build(1_500))["wait_ms"], build(1_500).wait_s) == (1_500, 1.5)
+    assert ("wait_ms" in body_of(build(0)), build(0).wait_s) == (False, 0)
+    with pytest.raises(InvalidRequest, match="wait_ms"):
+        build(-1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "a" * 65])
+def test_a_name_that_no_tenant_can_have_is_refused_before_anything_is_sent(name: str) -> None:
+    calls = PoolCalls("p")
+    for build in (calls.tenant, calls.set_quota, calls.remove_quota):
+        with pytest.raises(InvalidRequest, match="1 to 64 letters, digits"):
+            build(name)
 
 
 def test_a_problem_in_msgpack_is_read_too() -> None:

@@ -353,7 +353,7 @@ def done_and(answer: bytes, server_url: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    "repeat", [problem(500, "internal_error"), problem(401, "unauthorized"), problem(429, "quota_exceeded")]
+    "repeat", [problem(500, "internal_error"), problem(401, "unauthorized"), problem(429, "too_many_wishes")]
 )
 def test_a_step_that_was_done_is_kept_whatever_its_repeat_meets(
     server_url: str, pool_name: str, repeat: bytes

@@ -195,8 +195,8 @@ def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
         for worker in sorted(naive.workers.known, key=lambda worker: worker.rank)
     ]
     if naive.leases:
-        assert pool.next_expiry_ms is not None
-        assert pool.next_expiry_ms <= min(lease.expires_at_ms for lease in naive.leases.values())
+        assert pool.leases.next_expiry_ms is not None
+        assert pool.leases.next_expiry_ms <= min(lease.expires_at_ms for lease in naive.leases.values())
 
 
 def as_journalled(command: Command) -> Command:

@@ -58,6 +58,8 @@ def scrape_of_a_busy_server() -> Scrape:
                 needs_all_workers=False,
                 events=True,
             )
+            shared = client.create_pool("shared", num_blocks=40, block_size=4)
+            shared.set_quota("acme", guaranteed_blocks=10, max_blocks=20)
             register = {"worker_id": "w", "rank": 0, "device": "cpu", "incarnation": "a"}
             assert server.call("POST", "/v1/pools/busy/workers", register)[0] == 200
             assert server.call("GET", "/nowhere")[0] == 404

@@ -18,7 +18,7 @@ from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
 from blockyard.client.pool_options import PoolOptions
-from blockyard.client.reports import Hashed, PoolDescription, Registration, WorkerReport
+from blockyard.client.reports import Hashed, PoolDescription, Registration, TenantReport, WorkerReport
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import Scheduled, StepResult
@@ -63,7 +63,7 @@ from blockyard.core.errors import (
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import HashChain, Hasher, external_int64
 from blockyard.core.hashing import HashAlgorithm
-from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
+from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.replies import (
     Admitted,
     Allocated,
@@ -82,6 +82,7 @@ from blockyard.core.replies import (
     WorkerNoted,
 )
 from blockyard.core.statistics import Statistics
+from blockyard.core.tenant_hash import tenant_hashes
 
 __all__ = [
     "NO_RETRY",
@@ -169,7 +170,9 @@ __all__ = [
     "StepExtended",
     "StepResult",
     "Stepped",
+    "TenantId",
     "TenantNotFound",
+    "TenantReport",
     "Tls",
     "TlsFiles",
     "TlsRefused",
@@ -182,4 +185,5 @@ __all__ = [
     "WorkerReport",
     "external_int64",
     "may_have_been_done",
+    "tenant_hashes",
 ]

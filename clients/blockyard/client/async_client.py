@@ -70,6 +70,10 @@ class AsyncPool:
     reset_prefix_cache = awaitable(PoolCalls.reset_prefix_cache)
     lookup = awaitable(PoolCalls.lookup)
     sequence = awaitable(PoolCalls.sequence)
+    tenants = awaitable(PoolCalls.tenants)
+    tenant = awaitable(PoolCalls.tenant)
+    set_quota = awaitable(PoolCalls.set_quota)
+    remove_quota = awaitable(PoolCalls.remove_quota)
     workers = awaitable(PoolCalls.workers)
     register_worker = awaitable(PoolCalls.register_worker)
     heartbeat = awaitable(PoolCalls.heartbeat)
@@ -118,7 +122,7 @@ class AsyncClient:
 
     Args:
         url: ``http://host:port``, or ``https://``.
-        timeout_s: Of one try of a call.
+        timeout_s: Of one try of a call, beside its ``wait_ms``.
         retries: How often a call is tried.
         transport: As `Client`'s: ``lean``, ``httpx``, or an object, closed with the client.
         form: Of bodies on the hot routes.

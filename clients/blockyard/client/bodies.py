@@ -48,10 +48,13 @@ def content_body(
     token_ids: Sequence[int],
     extras: Extras | None,
     event_token_ids: Sequence[int] = (),
+    *,
+    tenant_only: bool = False,
 ) -> dict[str, Any]:
     """What is new of a sequence's content: hashes, or tokens with what else they depend on.
 
-    ``event_token_ids``: what the hashes stand for, where the pool's events are told of it.
+    ``event_token_ids``: what the hashes stand for, where the pool's events are told of it. ``tenant_only``:
+    nobody else is to find it.
 
     Raises:
         InvalidRequest: One of the token ids cannot be.
@@ -63,6 +66,8 @@ def content_body(
         body["token_ids"] = ids
     if event_token_ids is not _NONE and (ids := check_token_ids(event_token_ids, "event_token_ids")):
         body["event_token_ids"] = ids
+    if tenant_only:
+        body["tenant_only"] = True
     return body
 
 
@@ -84,7 +89,7 @@ def admission_body(admission: Admission) -> dict[str, Any]:
     if admission.num_encoder_tokens:
         body["num_encoder_tokens"] = admission.num_encoder_tokens
     content = admission.block_hashes, admission.token_ids, admission.extras, admission.event_token_ids
-    body.update(content_body(*content))
+    body.update(content_body(*content, tenant_only=admission.tenant_only))
     return body
 
 

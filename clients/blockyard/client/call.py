@@ -24,6 +24,7 @@ class Call(NamedTuple, Generic[T]):
         is_keyed: Only a key makes it repeatable: each try carries the same ``Idempotency-Key``.
         if_gone: On a repeat, this error means that an earlier try has succeeded, with this value.
         unreachable: What it means that nobody answers, where that is what the call asks; else None.
+        wait_s: How long the server may let it wait, at each try: so much later it may be answered.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Call(NamedTuple, Generic[T]):
     is_keyed: bool = False
     if_gone: tuple[type[BlockyardError], T] | None = None
     unreachable: T | None = None
+    wait_s: float = 0.0
 
     def request(self, origin: str, key: str | None, caller: Mapping[str, str]) -> Request:
         """The request at ``origin``, under the idempotency key ``key``, with the headers ``caller``."""

@@ -47,6 +47,10 @@ class Pool:
     reset_prefix_cache = blocking(PoolCalls.reset_prefix_cache)
     lookup = blocking(PoolCalls.lookup)
     sequence = blocking(PoolCalls.sequence)
+    tenants = blocking(PoolCalls.tenants)
+    tenant = blocking(PoolCalls.tenant)
+    set_quota = blocking(PoolCalls.set_quota)
+    remove_quota = blocking(PoolCalls.remove_quota)
     workers = blocking(PoolCalls.workers)
     register_worker = blocking(PoolCalls.register_worker)
     heartbeat = blocking(PoolCalls.heartbeat)
@@ -95,7 +99,7 @@ class Client:
 
     Args:
         url: ``http://host:port``, or ``https://``.
-        timeout_s: Of one try of a call.
+        timeout_s: Of one try of a call, beside its ``wait_ms``.
         retries: How often a call is tried. `Client.health` and `Client.ready` try once.
         transport: ``lean``: connections of its own, the fast way, and the default where there is no proxy.
             ``httpx``: all that httpx does. Or an object, closed with the client.

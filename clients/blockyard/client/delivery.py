@@ -125,7 +125,7 @@ class Delivery(Generic[T]):
             return Instead(call.if_gone[1])
         self._may_be_done = self._may_be_done or _leaves_open(error, response)
         if self._attempts is None:
-            self._attempts = Attempts(self._policy, self._started_s)
+            self._attempts = Attempts(self._policy, self._started_s, call.wait_s)
         pause_s = self._attempts.pause_s(error, self._surroundings.now_s(), self._surroundings.draw)
         if pause_s is None:
             if self._may_be_done and not is_verdict(error):

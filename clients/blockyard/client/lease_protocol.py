@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from blockyard.client.bodies import admission_body, admissions_body, commit_body, content_body, extend_body
 from blockyard.client.call import Call, encode_given, reader
-from blockyard.client.protocol import pool_path
+from blockyard.client.paths import pool_path
 from blockyard.client.step_columns import as_column, read_extended, with_unlisted
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.commands import Admission, StepCommit, StepExtend
-from blockyard.core.errors import LeaseExpired, PoolNotFound
+from blockyard.core.errors import InvalidRequest, LeaseExpired, PoolNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import BlockHash, BlockId, LeaseId, SequenceHandle, SequenceId
 
@@ -79,10 +79,12 @@ class LeaseCalls:
         token_ids: Sequence[int] = (),
         event_token_ids: Sequence[int] = (),
         extras: Extras | None = None,
+        tenant_only: bool = False,
         full_sequence_must_fit: bool = False,
         skip_prefix_cache: bool = False,
         num_prompt_tokens: int | None = None,
         num_encoder_tokens: int = 0,
+        wait_ms: int = 0,
     ) -> Call[replies.Allocated]:
         """Blocks for a sequence: the first call admits it with the longest cached prefix, others extend it.
 
@@ -99,16 +101,24 @@ class LeaseCalls:
             event_token_ids: Beside ``block_hashes``: the tokens not sent before, for the pool's events. Those
                 of all hashes, or none.
             extras: With the first ``token_ids``: what the KV depends on beside them.
+            tenant_only: First call: no other tenant is to find this content, also in a pool that shares it
+                across tenants. To be said where a cache salt is hashed into ``block_hashes``; one in
+                ``extras`` says it by itself.
             full_sequence_must_fit: Refuse unless all ``num_tokens`` would fit.
             skip_prefix_cache: Take no cached prefix.
             num_prompt_tokens: First call: tokens of its prompt, where ``num_tokens`` counts output as well.
             num_encoder_tokens: First call: tokens of its encoder's input, for layers of cross attention.
+            wait_ms: Where there are too few blocks, wait so long for them, in turn with others who wait. The
+                call then takes so much longer at most, beside the client's ``timeout_s``. A try whose reply
+                was lost may have got its blocks: the next one gets the same. Has it not, then it waits anew.
 
         Returns:
             What was given. ``copies`` are to be made before this call's tokens are computed, in their order.
 
         Raises:
-            InsufficientBlocks: Nothing was given.
+            InsufficientBlocks: Nothing was given, also after ``wait_ms``. `QuotaExceeded` is one: the tenant
+                would hold more than it may.
+            LimitExceeded: The server lets nobody wait for so long.
             InvalidRequest: A count or a token id is out of range, or does not fit what was sent before.
             SequenceExistsElsewhere: Another lease has this id.
         """
@@ -122,6 +132,7 @@ class LeaseCalls:
             token_ids=token_ids,
             event_token_ids=event_token_ids,
             extras=extras,
+            tenant_only=tenant_only,
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
             num_prompt_tokens=num_prompt_tokens,
@@ -130,7 +141,7 @@ class LeaseCalls:
         fields = admission_body(admission)
         if num_computed_tokens is not None:
             fields["num_computed_tokens"] = num_computed_tokens
-        return self._change("allocate", _read_allocated, fields)
+        return self._waiting(wait_ms, "allocate", _read_allocated, fields)
 
     def commit(
         self,
@@ -213,14 +224,18 @@ class LeaseCalls:
 
         return self._change("step", read, given, is_keyed=step_id is None)
 
-    def allocate_blocks(self, num_blocks: int) -> Call[replies.BlocksAllocated]:
+    def allocate_blocks(self, num_blocks: int, *, wait_ms: int = 0) -> Call[replies.BlocksAllocated]:
         """Blocks without a sequence, the lease's until it frees them or ends.
 
+        Args:
+            num_blocks: At least 1.
+            wait_ms: As in `allocate`.
+
         Raises:
-            InsufficientBlocks: Nothing was given.
+            InsufficientBlocks, LimitExceeded: As `allocate`.
         """
         fields = {"num_blocks": num_blocks}
-        return self._change("blocks/allocate", _read_blocks_allocated, fields, form=Form.JSON)
+        return self._waiting(wait_ms, "blocks/allocate", _read_blocks_allocated, fields, form=Form.JSON)
 
     def free_blocks(self, block_ids: Sequence[BlockId]) -> Call[replies.BlocksFreed]:
         """Give back blocks of `allocate_blocks`.
@@ -235,6 +250,23 @@ class LeaseCalls:
     def nothing_released(self) -> replies.LeaseReleased:
         """What a release says of a lease that has ended."""
         return replies.LeaseReleased(epoch=self.epoch, num_freed_sequences=0, num_freed_blocks=0)
+
+    def _waiting(
+        self,
+        wait_ms: int,
+        action: str,
+        read: Callable[[Response], T],
+        fields: Mapping[str, Any],
+        *,
+        form: Form | None = None,
+    ) -> Call[T]:
+        """A change that may wait for ``wait_ms``. Raises InvalidRequest."""
+        if wait_ms == 0:
+            return self._change(action, read, fields, form=form)
+        if wait_ms < 0:
+            raise InvalidRequest.of("wait_ms", "must be at least 0")
+        call = self._change(action, read, {**fields, "wait_ms": wait_ms}, form=form)
+        return call._replace(wait_s=wait_ms / 1000)
 
     def _change(
         self,

@@ -35,6 +35,8 @@ class PoolOptions(TypedDict, total=False):
         worker_timeout_ms: A worker that has not called for so long is lost. 5,000 by default.
         needs_all_workers: Once a worker has registered, give no blocks while one is lost or a rank has none.
             On by default.
+        share_across_tenants: Let tenants find each other's blocks, but for those with a cache salt. By
+            default a tenant is part of its hashes: see `tenant_hashes`.
         events: Publish what becomes a hit and what is one no more: True, or an `EventsConfig` or a dict of
             its fields. By default nothing is published.
     """
@@ -58,6 +60,7 @@ class PoolOptions(TypedDict, total=False):
     max_replies: int
     worker_timeout_ms: int
     needs_all_workers: bool
+    share_across_tenants: bool
     events: bool | EventsConfig | Mapping[str, Any]
 
 

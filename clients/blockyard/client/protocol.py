@@ -4,29 +4,33 @@ Nothing here sends. The synchronous and the asynchronous objects take their meth
 docstring here is that method's.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Unpack
-from urllib.parse import quote
 
 from blockyard.client.bodies import content_body, extras_body
 from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader, success
 from blockyard.client.errors import UnexpectedReply
 from blockyard.client.kv_events import InvalidEvents, KvSnapshot
+from blockyard.client.paths import check_pool_name, pool_path
 from blockyard.client.pool_options import PoolOptions, options_body
-from blockyard.client.reports import Hashed, PoolDescription, PoolList, Registration, WorkerList, WorkerReport
+from blockyard.client.reports import (
+    Hashed,
+    PoolDescription,
+    PoolList,
+    Registration,
+    WorkerList,
+    WorkerReport,
+)
+from blockyard.client.tenant_protocol import TenantCalls
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
-from blockyard.core.errors import InvalidRequest, PoolNotFound, WorkerNotFound
+from blockyard.core.errors import PoolNotFound, WorkerNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hashing import check_token_ids
 from blockyard.core.ids import BlockHash
 from blockyard.core.statistics import Statistics
-
-_POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _read_hashed = reader(Hashed)
 _read_description = reader(PoolDescription)
@@ -119,7 +123,7 @@ class ServerCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolCalls:
+class PoolCalls(TenantCalls):
     """Calls about one pool.
 
     Attributes:
@@ -129,11 +133,7 @@ class PoolCalls:
     Raises InvalidRequest where no pool can have this name.
     """
 
-    name: str
     form: Form = Form.MSGPACK
-
-    def __post_init__(self) -> None:
-        check_pool_name(self.name)
 
     def describe(self) -> Call[PoolDescription]:
         """The pool's configuration.
@@ -189,6 +189,7 @@ class PoolCalls:
         block_hashes: Sequence[BlockHash] = (),
         token_ids: Sequence[int] = (),
         extras: Extras | None = None,
+        tenant_only: bool = False,
     ) -> Call[replies.Found]:
         """The longest cached prefix of a sequence. Changes nothing and holds nothing.
 
@@ -197,8 +198,11 @@ class PoolCalls:
             block_hashes: Of its full blocks, at the pool's hash block size.
             token_ids: Or its tokens, for the server to hash.
             extras: With ``token_ids``: what the KV depends on beside them.
+            tenant_only: Find what no other tenant may: where a cache salt is hashed into ``block_hashes``.
+                One in ``extras`` says it by itself.
         """
-        body = {"num_tokens": num_tokens, **content_body(block_hashes, token_ids, extras)}
+        content = content_body(block_hashes, token_ids, extras, tenant_only=tenant_only)
+        body = {"num_tokens": num_tokens, **content}
         return Call(
             method="POST",
             path=pool_path(self.name, "lookup"),
@@ -311,22 +315,3 @@ def _read_workers(response: Response) -> Sequence[WorkerReport]:
 
 def _read_pools(response: Response) -> Sequence[PoolDescription]:
     return _read_pool_list(response).pools
-
-
-def check_pool_name(name: str) -> str:
-    """``name``, if the server takes it as a pool's.
-
-    Raises:
-        InvalidRequest: It has other characters, or too many.
-    """
-    if _POOL_NAME.fullmatch(name) is None:
-        raise InvalidRequest.of(
-            "name", f"{name!r} has to be 1 to 128 letters, digits, '.', '_', '-', a letter or digit first"
-        )
-    return name
-
-
-@lru_cache(maxsize=1024)
-def pool_path(*parts: str) -> str:
-    """``/v1/pools/`` and ``parts``, each percent-encoded."""
-    return "/v1/pools/" + "/".join(quote(part, safe="") for part in parts)

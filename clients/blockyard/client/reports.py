@@ -37,6 +37,7 @@ class PoolDescription:
             rank has none.
         max_replies: Idempotency keys that each lease remembers.
         num_ranks: Of the plan; None for a pool that was made from sizes.
+        share_across_tenants: Whether tenants find each other's blocks, but for those with a cache salt.
         events: How it publishes what becomes a hit and what is one no more; None: not at all.
     """
 
@@ -60,6 +61,7 @@ class PoolDescription:
     needs_all_workers: bool
     num_ranks: int | None
     max_replies: int
+    share_across_tenants: bool
     events: EventsConfig | None
 
     def hasher(self, seed: str | None = None) -> Hasher:
@@ -158,3 +160,34 @@ class WorkerList:
     """A pool's workers."""
 
     workers: list[WorkerReport]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantReport:
+    """A tenant in a pool: what it is promised, and what it has.
+
+    Attributes:
+        tenant: Its name; empty for those who are of none.
+        guaranteed_blocks: So many it can always hold, whatever the others do.
+        max_blocks: More it never holds; None for no bound.
+        weight: Its share, beside the others', of what comes free while several wait.
+        num_held_blocks: The device's blocks that its leases hold, each counted once.
+        num_leases, num_sequences: Live ones.
+        num_waiting: Its calls that wait for blocks.
+    """
+
+    tenant: str
+    guaranteed_blocks: int
+    max_blocks: int | None
+    weight: int
+    num_held_blocks: int
+    num_leases: int
+    num_sequences: int
+    num_waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantList:
+    """A pool's tenants."""
+
+    tenants: list[TenantReport]

@@ -20,7 +20,7 @@ class RetryPolicy:
         max_attempts: Tries in all, at least 1; 1 means never again.
         first_pause_s: Bound of the first pause; it doubles from try to try.
         max_pause_s: Bound of any drawn pause. What a server asks for (``retry_after_ms``) comes on top.
-        max_total_s: No try starts later than this after the first.
+        max_total_s: No try starts later than this after the first, beside what a call may wait at the server.
     """
 
     max_attempts: int = 6
@@ -48,13 +48,14 @@ class Attempts:
     Args:
         policy: Their bounds.
         now_s: When the first try starts, on any steady clock.
+        wait_s: How long it may wait at the server.
     """
 
-    __slots__ = ("_num_failed", "_policy", "_started_s")
+    __slots__ = ("_last_s", "_num_failed", "_policy")
 
-    def __init__(self, policy: RetryPolicy, now_s: float) -> None:
+    def __init__(self, policy: RetryPolicy, now_s: float, wait_s: float = 0.0) -> None:
         self._policy = policy
-        self._started_s = now_s
+        self._last_s = now_s + policy.max_total_s + wait_s
         self._num_failed = 0
 
     def pause_s(self, error: BlockyardError, now_s: float, draw: Callable[[], float]) -> float | None:
@@ -75,7 +76,7 @@ class Attempts:
             return 0.0
         bound = min(self._policy.first_pause_s * 2 ** (self._num_failed - 1), self._policy.max_pause_s)
         pause = _asked_s(error) + draw() * bound
-        return pause if now_s + pause <= self._started_s + self._policy.max_total_s else None
+        return pause if now_s + pause <= self._last_s else None
 
 
 def _asked_s(error: BlockyardError) -> float:

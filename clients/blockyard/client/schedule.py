@@ -73,7 +73,8 @@ class Schedule:
         Args:
             sequence_id: Not that of another live sequence.
             token_ids: Its prompt, at least one token.
-            extras: What its KV depends on beside the tokens.
+            extras: What its KV depends on beside the tokens. With a cache salt no other tenant finds it, also
+                in a pool that shares across tenants.
             full_sequence_must_fit: Admit it only if all its tokens would fit, even if chunk by chunk.
             skip_prefix_cache: Admit it without a cached prefix.
             num_encoder_tokens: Of its encoder's input, for layers of cross attention.
@@ -91,6 +92,7 @@ class Schedule:
             sequence_id=SequenceId(sequence_id),
             chain=None if self._hasher is None else self._hasher.start(extras),
             token_ids=[] if self._keeps_tokens else None,
+            tenant_only=extras is not None and extras.cache_salt is not None,
             full_sequence_must_fit=full_sequence_must_fit,
             skip_prefix_cache=skip_prefix_cache,
             num_encoder_tokens=num_encoder_tokens,

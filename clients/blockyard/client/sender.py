@@ -86,8 +86,9 @@ class _Sending(Generic[User]):
         self._check_open()
         return Delivery(call, self.origin, policy or self._policy, self._surroundings)
 
-    def _try_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+    def _try_s(self, call: Call[T], timeout_s: float | None) -> float:
+        try_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        return try_s + call.wait_s
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -106,7 +107,7 @@ class Sender(_Sending[Stoppable]):
         transport: Carries the requests; closed with the sender.
         origin: Where to, ``http://host:port``.
         policy: How often.
-        timeout_s: Of one try.
+        timeout_s: Of one try, beside what the server lets its call wait.
         token: Shown with each; None for none.
 
     Raises:
@@ -136,7 +137,7 @@ class Sender(_Sending[Stoppable]):
             BlockyardError: The refusal, or what ended the last try.
             RuntimeError: The sender is closed.
         """
-        delivery, try_s = self._delivery(call, policy), self._try_s(timeout_s)
+        delivery, try_s = self._delivery(call, policy), self._try_s(call, timeout_s)
         while True:
             response = None
             try:
@@ -179,7 +180,7 @@ class AsyncSender(_Sending[AsyncStoppable]):
         self, call: Call[T], policy: RetryPolicy | None = None, timeout_s: float | None = None
     ) -> T:
         """As `Sender.send`."""
-        delivery, try_s = self._delivery(call, policy), self._try_s(timeout_s)
+        delivery, try_s = self._delivery(call, policy), self._try_s(call, timeout_s)
         while True:
             response = None
             try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from blockyard.client.prepared_step import PreparedStep
 from blockyard.client.step_result import Scheduled, StepResult
 from blockyard.client.tracked import Tracked
-from blockyard.core.errors import InsufficientBlocks
+from blockyard.core.errors import InsufficientBlocks, QuotaExceeded
 from blockyard.core.ids import BlockId
 from blockyard.core.replies import Admitted, Refused, Stepped
 
@@ -58,10 +58,15 @@ def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
 
 
 def _can_wait(answer: Refused) -> bool:
-    """Whether the admission can succeed once others free their blocks."""
-    return answer.code == InsufficientBlocks.code and (answer.num_required_blocks or 0) <= (
-        answer.num_usable_blocks or 0
-    )
+    """Whether the admission can succeed once others, or others of its tenant, free their blocks."""
+    match answer.code:
+        case InsufficientBlocks.code:
+            at_most = answer.num_usable_blocks
+        case QuotaExceeded.code:
+            at_most = answer.num_quota_blocks
+        case _:
+            return False
+    return (answer.num_required_blocks or 0) <= (at_most or 0)
 
 
 def _grow(

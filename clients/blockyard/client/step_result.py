@@ -37,11 +37,13 @@ class StepResult:
         step_id: Its number under the lease.
         epoch: The pool's.
         scheduled: By sequence id, those that got their slots.
-        insufficient: Those for which too few blocks were free; running ones stay as they were, others wait.
+        insufficient: Those for which too few blocks were free, or with which the tenant would hold more than
+            its quota; running ones stay as they were, others wait.
         refused: Those refused for another reason, which waiting alone does not mend: an id that another lease
-            holds, more blocks at once than the pool has, or a sequence that the server names as not valid
-            (``invalid_request``), as one longer than its ``max_model_len``. The last are left out of all
-            steps, and told of by each that is to schedule them, until `finish` or `preempt`.
+            holds, more blocks at once than the pool has or the tenant's quota allows, or a sequence that the
+            server names as not valid (``invalid_request``), as one longer than its ``max_model_len``. The
+            last are left out of all steps, and told of by each that is to schedule them, until `finish` or
+            `preempt`.
         copies: Block copies (source, destination) to make before this step's tokens are computed, in this
             order. Both blocks are kept until the lease's next call that changes the pool.
         num_free_blocks: After the step.

@@ -28,6 +28,7 @@ class Tracked:
         chain: Of the known tokens; None where nothing is hashed.
         block_hashes: Of all full blocks of known tokens.
         token_ids: All known tokens, for the pool's events; None where they are not sent.
+        tenant_only: No other tenant is to find its blocks: a cache salt is hashed in.
         handle: The server's name for it; None until admitted.
         has_ended: Finished, or replaced by its successor after a preemption.
         refusal: Why the server takes no step that gives it slots; None if nothing is wrong with it.
@@ -43,6 +44,7 @@ class Tracked:
     num_tokens: int = 0
     block_hashes: list[BlockHash] = field(default_factory=list)
     token_ids: list[int] | None = None
+    tenant_only: bool = False
     full_sequence_must_fit: bool = False
     skip_prefix_cache: bool = False
     num_prompt_tokens: int = 0
@@ -124,6 +126,7 @@ class Tracked:
             num_lookahead_tokens=num_lookahead_tokens,
             block_hashes=tuple(self.block_hashes),
             event_token_ids=self.event_token_ids(0, len(self.block_hashes)),
+            tenant_only=self.tenant_only,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
             num_prompt_tokens=self.num_prompt_tokens,
@@ -168,6 +171,7 @@ class Tracked:
             num_tokens=self.num_tokens,
             block_hashes=self.block_hashes,
             token_ids=self.token_ids,
+            tenant_only=self.tenant_only,
             full_sequence_must_fit=self.full_sequence_must_fit,
             skip_prefix_cache=self.skip_prefix_cache,
             num_prompt_tokens=self.num_prompt_tokens,

@@ -24,8 +24,14 @@ Copies = list[tuple[BlockId, BlockId]]
 """Blocks to copy, from and to."""
 
 
-class Beyond:
-    """What counts beside the free blocks that a new sequence takes; see `BlockStore.require`."""
+class Margin:
+    """What a new sequence needs beside the free blocks that it takes; see `BlockStore.require`.
+
+    Attributes:
+        num_foreign: Blocks of its hit that other tenants hold, and its own does not.
+        num_reserved: Free blocks that it leaves to those who wait.
+        num_watermark: Likewise, to sequences that grow.
+    """
 
     __slots__ = ("num_foreign", "num_reserved", "num_watermark")
 
@@ -125,13 +131,13 @@ class Allocator:
             ends_inside.append(is_shared)
             reserved.append(store.num_untouched(table.block_ids) + is_shared)
             num_foreign += store.num_foreign(table.block_ids)
-        beyond = Beyond(num_foreign, num_reserved_blocks, self._config.watermark_blocks)
+        margin = Margin(num_foreign, num_reserved_blocks, self._config.watermark_blocks)
         if must_fit_tokens:
             whole = self._demand(sequence, must_fit_tokens, 0)
-            self._require_free(tables, whole, reserved, beyond, capped=True)
+            self._require_free(tables, whole, reserved, margin, capped=True)
         num_granted = hit.num_tokens + num_new_tokens
         demand = self._demand(sequence, num_granted, num_lookahead_tokens)
-        self._require_free(tables, demand, reserved, beyond)
+        self._require_free(tables, demand, reserved, margin)
 
         for store, table in zip(self._stores, tables, strict=True):
             store.touch(table.block_ids)
@@ -283,14 +289,14 @@ class Allocator:
         tables: SequenceOf[BlockTable],
         demand: Demand,
         reserved: SequenceOf[int],
-        beyond: Beyond | None = None,
+        margin: Margin | None = None,
         *,
         capped: bool = False,
     ) -> None:
         """Refuse unless ``tables`` can grow to serve ``demand``, and so many more blocks a group are free.
 
-        What is ``beyond`` holds for the device's blocks only. With ``capped``, no group is taken to need
-        more than it ever holds at a time.
+        The ``margin`` is of the device's blocks only. With ``capped``, no group is taken to need more than it
+        ever holds at a time.
 
         Raises:
             InsufficientBlocks: Too few are.
@@ -304,16 +310,16 @@ class Allocator:
                 if capped:
                     at_most = kind.max_blocks_at_once(config.max_in_flight_tokens, config.max_model_len)
                 num_required += kind.num_missing(tables[group], demand, at_most) + reserved[group]
-            if beyond is None:
+            if margin is None:
                 store.require(num_required)
             else:
                 store.require(
                     num_required,
-                    num_foreign=beyond.num_foreign,
-                    num_kept=beyond.num_reserved,
-                    num_watermark=beyond.num_watermark,
+                    num_foreign=margin.num_foreign,
+                    num_kept=margin.num_reserved,
+                    num_watermark=margin.num_watermark,
                 )
-            beyond = None
+            margin = None  # the device's blocks come first
 
     def _edge_of(self, sequence: Sequence) -> int:
         """The last hash boundary before the last token of the prompt, which is always computed."""

@@ -144,8 +144,8 @@ def _tenant_problems(pool: "Pool") -> list[str]:
             )
     if pool.store.charges is not None:
         problems += pool.store.charges.problems(held_by_tenants(pool), pool.tenants)
-    elif pool.tenants.are_several:
-        problems.append("there are several tenants, and none is charged for its blocks")
+    elif pool.tenants.need_charges:
+        problems.append("no tenant is charged for its blocks")
     return problems
 
 

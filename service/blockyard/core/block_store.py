@@ -9,6 +9,7 @@ by that of a part of its tokens: before it is full, or beside the hash of all. I
 """
 
 import sys
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,15 @@ class BlockStore:
             self.queue.remove(idle)
             if not self.residency.sample.isdisjoint(idle):
                 self.residency.note_held(idle)
+
+    def freed_twice(self, blocks: list[BlockId]) -> list[BlockId]:
+        """Those that would be freed twice if ``blocks`` were: named more than once, or free already."""
+        counts = self.reference_counts
+        return [
+            block
+            for block, times in Counter(blocks).items()
+            if times > 1 or (NULL_BLOCK < block < len(counts) and counts[block] == 0)
+        ]
 
     def release(self, blocks: list[BlockId]) -> int:
         """Hold ``blocks`` once less, the one to be used again first at their head. Nulls are passed over.

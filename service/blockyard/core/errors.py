@@ -294,7 +294,7 @@ class BodyTooLarge(BlockyardError):
     def of(cls, max_body_bytes: int) -> "BodyTooLarge":
         """``max_body_bytes`` is the server's limit."""
         return cls(
-            f"the body is over {max_body_bytes} bytes: split the call, or raise the server's limit",
+            f"the body is over {max_body_bytes} bytes: split the call (--max-body-bytes)",
             {"max_body_bytes": max_body_bytes},
         )
 
@@ -308,7 +308,7 @@ class LimitExceeded(BlockyardError):
     @classmethod
     def of(cls, limit: str, most: int, what: str) -> "LimitExceeded":
         """``what`` is a sentence that says what would be over the setting ``limit``, which is ``most``."""
-        return cls(f"{what} (--{limit.replace('_', '-')})", {"limit": limit, "max": most})
+        return cls(f"{what} ({_option(limit)})", {"limit": limit, "max": most})
 
 
 class HeadTooLarge(BlockyardError):
@@ -340,7 +340,7 @@ class RequestTimeout(BlockyardError):
     @classmethod
     def of(cls, limit: str, max_s: int, what: str) -> "RequestTimeout":
         """``what`` was not there within ``max_s``, as the setting ``limit`` says."""
-        return cls(f"{what} within {max_s} s (--{limit.replace('_', '-')})", {"limit": limit, "max": max_s})
+        return cls(f"{what} within {max_s} s ({_option(limit)})", {"limit": limit, "max": max_s})
 
 
 class Overloaded(BlockyardError):
@@ -358,6 +358,11 @@ class NotReady(BlockyardError):
 
     code = "not_ready"
     title = "Not ready to serve"
+
+
+def _option(setting: str) -> str:
+    """How a server is told its ``setting``, for people."""
+    return f"--{setting.replace('_', '-')}"
 
 
 ERRORS: tuple[type[BlockyardError], ...] = (

@@ -24,7 +24,6 @@ from blockyard.core.errors import (
     DoubleFree,
     InsufficientBlocks,
     InvalidRequest,
-    LeaseExpired,
     NotOwner,
     NotReady,
     QuotaExceeded,
@@ -32,9 +31,10 @@ from blockyard.core.errors import (
     StaleEpoch,
 )
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import NO_TENANT, NULL_BLOCK, BlockHash, LeaseId, SequenceId, TenantId, WorkerId
+from blockyard.core.ids import NO_TENANT, BlockHash, SequenceId, TenantId, WorkerId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
+from blockyard.core.leases import Leases
 from blockyard.core.quota import NO_QUOTA
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.residency import Residency
@@ -64,12 +64,10 @@ class Pool:
         self.counters = Counters()
         self.hits = HitWindow()
         self.tenants = Tenants(config.max_replies)
-        self.leases: dict[LeaseId, Lease] = {}
+        self.leases = Leases()
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
         self.adopt_stores([BlockStore(size, len(config.groups), self.counters) for size in sizes])
-        self.next_expiry_ms: int | None = None
-        """A lower bound: no lease runs out before this time. None where there was none to run out."""
 
     def adopt_stores(self, stores: list[BlockStore]) -> None:
         """Have these blocks, and no sequences yet; only for a pool that is being made."""
@@ -111,7 +109,7 @@ class Pool:
         if isinstance(inner, (ask.RenewLease, ask.DeleteLease)):
             return self._apply(inner)  # doing these twice is no harm, and remembering them is
         if isinstance(inner, ask.LeaseCommand):
-            lease = self._renew(inner)
+            lease = self.leases.renew(inner, self.now_ms)
             self._check_epochs(inner, lease)  # what was told in an earlier one holds no more
             memory = lease.replies
         else:
@@ -267,13 +265,15 @@ class Pool:
             raise StaleEpoch.of(self.epoch)
 
     def charge_if_needed(self) -> None:
-        """From when there are several tenants on, know which of them holds which block."""
-        if self.store.charges is None and self.tenants.are_several:
+        """From when it matters which tenant holds which block on, know it."""
+        if self.store.charges is None and self.tenants.need_charges:
             held = held_by_tenants(self)
             self.store.charges = Charges(self.config.num_blocks, self.tenants, held)
 
     def _apply(self, command: ask.PoolCommand) -> tell.Reply:
-        lease = self._renew(command) if isinstance(command, ask.LeaseCommand) else None
+        lease = None
+        if isinstance(command, ask.LeaseCommand):
+            lease = self.leases.renew(command, self.now_ms)
         self._check_epochs(command, lease)
         if lease is not None:
             self._act_for(lease.tenant)
@@ -295,34 +295,22 @@ class Pool:
 
     # Leases
 
-    def _renew(self, command: ask.LeaseCommand) -> Lease:
-        lease = self.leases.get(command.lease_id)
-        is_there = lease is not None and lease.tenant.name == command.tenant
-        if lease is None or not is_there or lease.expires_at_ms <= self.now_ms:
-            raise LeaseExpired.of(command.lease_id)
-        lease.expires_at_ms = self.now_ms + lease.ttl_ms
-        return lease
-
     def _create_lease(self, command: ask.CreateLease) -> tell.LeaseGranted:
         if command.ttl_ms < 1:
             raise InvalidRequest.of("ttl_ms", "must be at least 1")
         if command.lease_id in self.leases:
             raise InvalidRequest.of("lease_id", "is a lease's already")
-        tenant = self._tenant(command.tenant)
         lease = Lease(
             lease_id=command.lease_id,
-            tenant=tenant,
+            tenant=self._tenant(command.tenant),
             holder=command.holder,
             epoch=self.epoch,
             ttl_ms=command.ttl_ms,
             expires_at_ms=self.now_ms + command.ttl_ms,
             replies=ReplyMemory(self.config.max_replies),
         )
-        self.leases[lease.lease_id] = lease
-        tenant.num_leases += 1
+        self.leases.add(lease)
         self.counters.num_created_leases += 1
-        if self.next_expiry_ms is None or lease.expires_at_ms < self.next_expiry_ms:
-            self.next_expiry_ms = lease.expires_at_ms
         return self._granted(lease)
 
     def _renew_lease(self, _: ask.RenewLease, lease: Lease) -> tell.LeaseGranted:
@@ -340,13 +328,9 @@ class Pool:
         )
 
     def _expire_leases(self, _: ask.ExpireLeases) -> tell.LeasesExpired:
-        expired = sorted(
-            (lease for lease in self.leases.values() if lease.expires_at_ms <= self.now_ms),
-            key=lambda lease: (lease.expires_at_ms, lease.lease_id),
-        )
+        expired = self.leases.run_out(self.now_ms)
         freed = [self._end(lease) for lease in expired]
         self.counters.num_expired_leases += len(expired)
-        self.next_expiry_ms = min((lease.expires_at_ms for lease in self.leases.values()), default=None)
         return tell.LeasesExpired(
             epoch=self.epoch,
             lease_ids=[lease.lease_id for lease in expired],
@@ -355,11 +339,9 @@ class Pool:
         )
 
     def _resume(self, command: ask.Resume) -> tell.Resumed:
-        standing = [lease for lease in self.leases.values() if lease.expires_at_ms > command.since_ms]
-        for lease in standing:
-            lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
+        num_leases = self.leases.resume(command.since_ms, self.now_ms)
         self.workers.note_all(self.now_ms)
-        return tell.Resumed(epoch=self.epoch, num_leases=len(standing))
+        return tell.Resumed(epoch=self.epoch, num_leases=num_leases)
 
     def _end(self, lease: Lease) -> tuple[int, int]:
         """Free all that ``lease`` holds; returns how many sequences ended and blocks became free."""
@@ -368,8 +350,7 @@ class Pool:
         sequences = list(lease.sequences.values())
         num_blocks += sum(self.sequences.free(lease, sequence) for sequence in sequences)
         num_blocks += self.store.release(list(lease.raw_blocks))
-        del self.leases[lease.lease_id]
-        lease.tenant.num_leases -= 1
+        self.leases.remove(lease)
         return len(sequences), num_blocks
 
     def _release_copies(self, lease: Lease, *, are_made: bool = True) -> int:
@@ -403,10 +384,11 @@ class Pool:
         num_usable = self.store.num_usable_blocks
         command.quota.check(num_usable - self.tenants.num_promised_to_others(command.holder))
         tenant = self._tenant(command.holder)
-        if self.store.charges is None:
-            tenant.quota = command.quota
-        else:
+        if self.store.charges is not None:
             self.store.charges.set_quota(tenant, command.quota)
+        else:
+            tenant.quota = command.quota
+            self.charge_if_needed()
         return self.tenant(command.holder)
 
     # Sequences
@@ -534,15 +516,8 @@ class Pool:
         )
 
     def _free_blocks(self, command: ask.FreeBlocks, lease: Lease) -> tell.BlocksFreed:
-        blocks, counts = list(command.block_ids), self.store.reference_counts
-        once = dict.fromkeys(blocks, 0)
-        for block in blocks:
-            once[block] += 1
-        twice = [
-            block
-            for block, times in once.items()
-            if times > 1 or (NULL_BLOCK < block < len(counts) and counts[block] == 0)
-        ]
+        blocks = list(command.block_ids)
+        twice = self.store.freed_twice(blocks)
         if twice:
             raise DoubleFree.of(twice)
         foreign = [block for block in blocks if block not in lease.raw_blocks]

@@ -71,11 +71,8 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     if pool.events is not None:
         pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
-    leases = [Lease.from_state(lease, pool.tenants, config.max_replies) for lease in state["leases"]]
-    pool.leases = {lease.lease_id: lease for lease in leases}
-    for lease in leases:
-        lease.tenant.num_leases += 1
-    pool.next_expiry_ms = min((lease.expires_at_ms for lease in leases), default=None)
+    for lease_state in state["leases"]:
+        pool.leases.add(Lease.from_state(lease_state, pool.tenants, config.max_replies))
     hasher = config.hasher() if any(sequence["chain"] for sequence in state["sequences"]) else None
     for sequence_state in state["sequences"]:
         lease = pool.leases[sequence_state["lease_id"]]

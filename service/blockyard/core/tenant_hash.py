@@ -16,6 +16,15 @@ def tenant_hashes(block_hashes: Sequence[BlockHash], tenant: TenantId) -> Sequen
 
     Each is BLAKE2b of the hash, as long as it is (1 to 64 bytes) but for `MIN_BYTES`, under the tenant's name
     as the key (1 to 64 bytes): whoever sends another tenant's hashes does not find its blocks.
+
+    Servers do this; schedulers send the hashes as they are. Who follows a pool's events sees them as they are
+    here, and has to look for them so. A router that asks who has a prompt of team-a's cached:
+
+        chain, hashes = pool.hasher().start().append(prompt)
+        names = [external_int64(block_hash) for block_hash in tenant_hashes(hashes, TenantId("team-a"))]
+        num_cached_blocks = len(list(takewhile(mirror.has, names)))
+
+    In a pool that shares across tenants only prompts with a cache salt are named so.
     """
     if tenant == NO_TENANT:
         return block_hashes

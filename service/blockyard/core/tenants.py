@@ -74,9 +74,9 @@ class Tenants:
         return sum(tenant.quota.guaranteed_blocks for tenant in self if tenant.name != name)
 
     @property
-    def are_several(self) -> bool:
-        """Whether it matters who holds a block."""
-        return len(self._by_name) > 1
+    def need_charges(self) -> bool:
+        """Whether it matters who holds a block: not while all is `NO_TENANT`'s, and without a quota."""
+        return len(self._by_name) > 1 or self._by_name[NO_TENANT].quota != NO_QUOTA
 
     def to_state(self) -> list[dict[str, Any]]:
         """Names, quotas and remembered replies as plain data; the rest follows from the leases."""

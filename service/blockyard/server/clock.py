@@ -34,12 +34,12 @@ class Clock:
 
     def now_ms(self) -> int:
         """The time in whole milliseconds."""
-        since_tick_ns = min(self._steady_ns() - self._ticked_ns, MAX_STEP_NS)
-        return (self._offset_ns + self._ticked_ns + since_tick_ns) // 1_000_000
+        return self._time_ns(self._steady_ns()) // 1_000_000
 
     def real_ms(self, time_ms: int) -> int:
         """When it will really be ``time_ms``, a time of ours to come, unless the server stands still."""
-        return time_ms + (self._start_ns + self._steady_ns()) // 1_000_000 - self.now_ms()
+        steady_ns = self._steady_ns()
+        return time_ms + (self._start_ns + steady_ns - self._time_ns(steady_ns)) // 1_000_000
 
     def not_before(self, time_ms: int) -> None:
         """Go on from ``time_ms`` at least: what was told before this process began is not taken back."""
@@ -51,3 +51,7 @@ class Clock:
         now_ns = self._steady_ns()
         self._offset_ns -= max(now_ns - self._ticked_ns - MAX_STEP_NS, 0)
         self._ticked_ns = now_ns
+
+    def _time_ns(self, steady_ns: int) -> int:
+        """Our time when the steady clock shows ``steady_ns``."""
+        return self._offset_ns + self._ticked_ns + min(steady_ns - self._ticked_ns, MAX_STEP_NS)

@@ -71,6 +71,7 @@ ASSETS = (
     Asset("pool_details.js", JAVASCRIPT),
     Asset("pool_members.js", JAVASCRIPT),
     Asset("pool_table.js", JAVASCRIPT),
+    Asset("pool_tenants.js", JAVASCRIPT),
     Asset("rows.js", JAVASCRIPT),
     Asset("server.js", JAVASCRIPT),
     Asset("token.js", JAVASCRIPT),

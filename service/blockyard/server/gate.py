@@ -77,7 +77,7 @@ class Gate:
         self._log = structlog.get_logger("blockyard.request").bind()
 
     def enter(self, method: str, path: str) -> Visit:
-        """A request has begun: to be followed by `leave`, whatever comes of it."""
+        """A request has begun: to be followed by `leave`, whatever comes of it, or by `forget`."""
         self._num_in_flight += 1
         return Visit(method, path, time.perf_counter_ns())
 
@@ -106,8 +106,8 @@ class Gate:
         if visit.path not in PROBES and not visit.path.endswith(LIFELINES):
             self.turn.take(now_ns)
 
-    def forget(self, visit: Visit) -> None:  # noqa: ARG002 - as `leave`
-        """It has not begun after all, and will another time."""
+    def forget(self) -> None:
+        """A request that was let in has not begun after all, and will another time."""
         self._num_in_flight -= 1
 
     @contextmanager

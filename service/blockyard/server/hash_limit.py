@@ -16,14 +16,18 @@ class HashLimit:
     def __init__(self, max_hashes_per_call: int) -> None:
         self._max_hashes = max_hashes_per_call
 
-    def check(self, body: PoolBody | HashBody, num_bytes: int) -> None:
-        """Refuse ``body``, which came as ``num_bytes``, if it has too many.
+    def check(self, body: PoolBody | HashBody) -> None:
+        """Refuse ``body`` if it has too many.
 
         Raises:
             LimitExceeded: It has.
         """
-        if num_bytes > self._max_hashes and body.num_hashes > self._max_hashes:  # each takes a byte at least
-            raise self.exceeded()
+        if body.num_hashes > self._max_hashes:
+            raise self._exceeded()
+
+    def allows_any_of(self, num_bytes: int) -> bool:
+        """Whether no body of ``num_bytes`` has too many: each hash and token takes a byte at least."""
+        return num_bytes <= self._max_hashes
 
     def check_faults(self, found: Iterable[Mapping[str, Any]]) -> None:
         """Refuse a body that pydantic has ``found`` fault with, if it is for a list that is too long.
@@ -32,10 +36,9 @@ class HashLimit:
             LimitExceeded: It is.
         """
         if any(fault["type"] == "too_long" and fault["ctx"]["max_length"] == MAX_TOKENS for fault in found):
-            raise self.exceeded()
+            raise self._exceeded()
 
-    def exceeded(self) -> LimitExceeded:
-        """The refusal."""
+    def _exceeded(self) -> LimitExceeded:
         most = self._max_hashes
         return LimitExceeded.of(
             "max_hashes_per_call",

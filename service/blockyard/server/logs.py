@@ -7,8 +7,8 @@ import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
-# Without the values of local variables: among them are headers, bodies and secrets.
 _TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+"""Without the values of local variables: among them are headers, bodies and secrets."""
 
 
 def configure(level: str, log_format: str) -> None:

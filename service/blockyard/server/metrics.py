@@ -35,9 +35,13 @@ from blockyard.server.durable import Durable
 from blockyard.server.histogram import add_histogram
 from blockyard.server.journal_metrics import JournalCollector
 from blockyard.server.pools import Pools
+from blockyard.server.tenant_metrics import TenantFigures, read_tenants, tenant_metrics
 
 POOLS_A_SLICE = 50
 """Pools read in one turn of the event loop: well under a millisecond."""
+
+TENANTS_A_POOL = 8
+"""Tenants that take as long to read as a pool by itself."""
 
 COUNTER_HELP = {
     "num_admitted_sequences": "Sequences that got their first blocks.",
@@ -76,11 +80,13 @@ class PoolFigures(NamedTuple):
         name: The pool's.
         statistics: See `Statistics`.
         residency: Copies of the histograms of `Residency`, by their names there.
+        tenants: Those that it has heard of.
     """
 
     name: str
     statistics: Statistics
     residency: dict[str, Histogram]
+    tenants: list[TenantFigures]
 
 
 def metrics_route(
@@ -119,14 +125,19 @@ def metrics_route(
 async def _read(pools: Pools, clock: Clock, principal: Principal) -> list[PoolFigures]:
     """The figures of every pool that ``principal`` may know of.
 
-    A pool deleted meanwhile may still be among them, a new one may not.
+    One that is deleted, or made, meanwhile is not among them.
     """
     figures = []
-    reached = [(name, pool) for name, pool in pools if principal.reaches(name)]
-    for index, (name, pool) in enumerate(reached, start=1):
+    num_read = 0.0
+    for name, pool in [(name, pool) for name, pool in pools if principal.reaches(name)]:
+        if pools.find(name) is not pool:
+            continue
         statistics = pool.statistics(clock.now_ms())
-        figures.append(PoolFigures(name, statistics, pool.residency.histograms()))
-        if index % POOLS_A_SLICE == 0:
+        tenants = read_tenants(pools, name, pool)
+        figures.append(PoolFigures(name, statistics, pool.residency.histograms(), tenants))
+        num_read += 1 + len(tenants) / TENANTS_A_POOL
+        if num_read >= POOLS_A_SLICE:
+            num_read = 0
             await asyncio.sleep(0)
     return figures
 
@@ -179,6 +190,7 @@ class PoolsCollector(Collector):
         yield from self._gauges()
         yield from self._counters()
         yield from self._residency()
+        yield from tenant_metrics((pool.name, pool.tenants) for pool in self._pools)
 
     def _blocks(self) -> Metric:
         blocks = GaugeMetricFamily(
@@ -186,7 +198,7 @@ class PoolsCollector(Collector):
             "Blocks by state; the states of a pool add up to all its blocks.",
             labels=["pool", "state"],
         )
-        for name, figures, _ in self._pools:
+        for name, figures, *_ in self._pools:
             num_null = figures.num_blocks - figures.num_free_blocks - figures.num_held_blocks
             blocks.add_metric([name, "free"], figures.num_free_blocks)
             blocks.add_metric([name, "held"], figures.num_held_blocks)
@@ -199,7 +211,7 @@ class PoolsCollector(Collector):
             "Blocks in host memory by state, adding up likewise; absent for a pool that has none.",
             labels=["pool", "state"],
         )
-        for name, figures, _ in self._pools:
+        for name, figures, *_ in self._pools:
             if figures.num_host_blocks is not None and figures.num_free_host_blocks is not None:
                 blocks.add_metric([name, "free"], figures.num_free_host_blocks)
                 blocks.add_metric([name, "held"], figures.num_host_blocks - figures.num_free_host_blocks - 1)
@@ -212,7 +224,7 @@ class PoolsCollector(Collector):
             "Registered workers by state: those that call, and those that have been silent for too long.",
             labels=["pool", "state"],
         )
-        for name, figures, _ in self._pools:
+        for name, figures, *_ in self._pools:
             workers.add_metric([name, "alive"], figures.num_workers - figures.num_lost_workers)
             workers.add_metric([name, "lost"], figures.num_lost_workers)
         return workers
@@ -228,7 +240,7 @@ class PoolsCollector(Collector):
             f"Share of looked-up tokens that were found, 0 to 1, over the last {WINDOW_REQUESTS} requests; "
             "absent while there were none.",
         )
-        for name, figures, _ in self._pools:
+        for name, figures, *_ in self._pools:
             label = [name]
             cached.add_metric(label, figures.num_cached_blocks)
             usage.add_metric(label, figures.usage)
@@ -241,7 +253,7 @@ class PoolsCollector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily] = {}
-        for name, figures, _ in self._pools:
+        for name, figures, *_ in self._pools:
             for counter, value in figures.counters.items():
                 family = families.get(counter)
                 if family is None:
@@ -255,7 +267,7 @@ class PoolsCollector(Collector):
             family = HistogramMetricFamily(
                 f"blockyard_pool_block_{noun}_seconds", f"{text} {OF_A_SAMPLE}", labels=["pool"]
             )
-            for name, _, residency in self._pools:
+            for name, _, residency, _ in self._pools:
                 add_histogram(family, residency[histogram], [name])
             yield family
 

@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.documented import DOCUMENTED, REFERENCE
+from blockyard.server.idempotency_key import IDEMPOTENCY_KEY
 from blockyard.server.media import JSON, MSGPACK
-from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.refusals import TO_STRANGERS, refusals, responses
 from blockyard.server.schemas import PoolBody

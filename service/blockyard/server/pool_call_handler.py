@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-import xxhash
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from blockyard.core import commands as ask
 from blockyard.core.errors import InvalidRequest
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
@@ -21,6 +19,7 @@ from blockyard.core.replies import Found, LeaseGranted, Reply
 from blockyard.server.access.principal import PRINCIPAL_KEY
 from blockyard.server.clock import Clock
 from blockyard.server.hash_limit import HashLimit
+from blockyard.server.idempotency_key import once
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.pools import Pools
@@ -28,15 +27,6 @@ from blockyard.server.schemas import LookupBody, PoolBody, WaitingBody
 from blockyard.server.tenant_limits import TenantLimits
 from blockyard.server.waiting_rooms import HasToWait, WaitingRooms
 
-MAX_KEY_LENGTH = 256
-IDEMPOTENCY_KEY: dict[str, Any] = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "A repeat with the same key and lease gets the first reply again.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH},
-}
-"""A parameter in the OpenAPI document."""
 POOLS_PATH = "/v1/pools/"
 
 
@@ -127,7 +117,8 @@ class PoolCallHandler:
         if not raw and self._body_is_optional:
             raw = b"{}"
         body = self._reader.read(raw, headers)
-        self._hash_limit.check(body, len(raw))
+        if not self._hash_limit.allows_any_of(len(raw)):  # most need not be counted
+            self._hash_limit.check(body)
         name = path_params["pool"]
         reply: Reply
         if call.command is None:
@@ -178,22 +169,6 @@ class PoolCallHandlers:
     def hot(self) -> dict[str, PoolCallHandler]:
         """Those that schedulers wait for, by the last part of their path."""
         return {call.path[1:]: self._by_path[call.path] for call in POOL_CALLS if call.is_hot}
-
-
-def once(headers: Headers, path: str, raw: bytes, command: ask.PoolCommand) -> ask.Command:
-    """``command`` of a POST, to be done once where it comes under an idempotency key.
-
-    Raises:
-        InvalidRequest: The key is none.
-    """
-    given = headers.get(b"idempotency-key")
-    if given is None:
-        return command
-    key = given.decode("latin-1")
-    if not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise InvalidRequest.of("idempotency_key", f"must be 1 to {MAX_KEY_LENGTH} characters")
-    fingerprint = xxhash.xxh3_128_digest(path.encode() + b"\n" + raw)
-    return ask.Idempotent(key=key, fingerprint=fingerprint, command=command)
 
 
 def _lookup(pool: Pool, body: LookupBody, tenant: TenantId) -> Found:

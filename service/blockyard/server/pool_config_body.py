@@ -114,7 +114,6 @@ class PoolConfigBody(Body):
         description="Sliding-window groups keep what a hit needs every so many tokens and at the prompt's "
         "end; 0: there alone; null: every block.",
     )
-
     max_replies: Annotated[int, Field(ge=1, le=MAX_REPLIES)] = Field(
         256,
         description="Idempotency keys that each lease remembers; four times as many are remembered of calls "
@@ -198,23 +197,3 @@ class PoolConfigBody(Body):
             **options,
         )
         return config, planned
-
-
-def configured(body: PoolConfigBody, raw: bytes) -> tuple[PoolConfig, Plan | None]:
-    """As `PoolConfigBody.configure`, of a body that can be read once more from ``raw`` as it came.
-
-    Raises:
-        InvalidRequest: It is JSON that only some readers take; or as `PoolConfigBody.configure`.
-        PlanError: As `PoolConfigBody.configure`.
-    """
-    config, planned = body.configure()
-    if planned is not None and repr(_read_again(raw)) != repr(body):  # equal, but for NaN, is not it
-        raise InvalidRequest.of("body", "has to be JSON in UTF-8, without a byte order mark or surrogates")
-    return config, planned
-
-
-def _read_again(raw: bytes) -> PoolConfigBody | None:
-    try:
-        return PoolConfigBody.model_validate_json(raw.decode())
-    except ValueError:
-        return None

@@ -244,7 +244,7 @@ class Pools:
         """End every lease that has run out; the pools concerned, and what came back."""
         expired = []
         for name, pool in self:
-            if pool.next_expiry_ms is not None and pool.next_expiry_ms <= now_ms:
+            if pool.leases.next_expiry_ms is not None and pool.leases.next_expiry_ms <= now_ms:
                 reply = self.apply(name, ExpireLeases(), now_ms)
                 assert isinstance(reply, LeasesExpired)
                 if reply.lease_ids:

@@ -30,7 +30,7 @@ from blockyard.server.clock import Clock
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
-from blockyard.server.pool_config_body import PoolConfigBody, configured
+from blockyard.server.pool_config_body import PoolConfigBody
 from blockyard.server.pools import Pools
 from blockyard.server.readiness import Readiness
 from blockyard.server.refusals import refusals
@@ -119,9 +119,9 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
     async def create_pool(
         pool: PoolName, body: PoolConfigBody, request: Request, response: Response
     ) -> PoolDescription:
-        raw = await request.body()
-        config, planned = await run_in_threadpool(configured, body, raw)  # plans take their time
-        made, is_new = pools.create(pool, config, planned, None if planned is None else raw)
+        config, planned = await run_in_threadpool(body.configure)  # plans take their time
+        request_of_plan = None if planned is None else await request.body()
+        made, is_new = pools.create(pool, config, planned, request_of_plan)
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 
@@ -199,7 +199,7 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
         responses=refusals(LimitExceeded),
     )
     def hash_prompt(body: HashBody) -> Hashes:  # in a thread: pure, and slow for long prompts
-        hash_limit.check(body, body.num_hashes)
+        hash_limit.check(body)
         hashed = hash_tokens(body.hasher(), body.token_ids, body.extras())
         return Hashes(
             none_hash=hashed.none_hash.hex(),

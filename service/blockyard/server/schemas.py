@@ -19,7 +19,7 @@ from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.packing import unpack_column
 from blockyard.server.body import Body, Count, Name, PositiveCount
-from blockyard.server.settings import MAX_TOKENS
+from blockyard.server.settings import MAX_TOKENS, MAX_WAIT_MS
 
 Handle = Annotated[int, Field(ge=0, le=2**63 - 1)]
 TokenId = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -257,7 +257,7 @@ class AdmissionBody(ContentBody):
 class WaitingBody(LeaseBody):
     """A body of a call that may wait."""
 
-    wait_ms: Count = Field(
+    wait_ms: Annotated[Count, Field(le=MAX_WAIT_MS)] = Field(
         0,
         description="Where there are too few blocks, wait so long for them instead of being refused at once: "
         "first come, first served within a tenant, and by weight across tenants.",

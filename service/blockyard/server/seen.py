@@ -13,6 +13,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.statistics import Statistics
 from blockyard.core.workers import Worker
 from blockyard.server.latency import CallLatency
+from blockyard.server.seen_tenants import SeenTenants
 from blockyard.server.watch_messages import ChosenPool, Figures, WatchedLease, WatchedPool
 from blockyard.server.worker_routes import WorkerReply
 
@@ -28,16 +29,20 @@ class SeenPool:
         name: Its own.
         stats: Its figures.
         leases: Each with the time at which it runs out.
+        tenants: Where any has a name.
         workers: Each with whether it is lost; lost ones first.
     """
 
     name: str
     stats: Statistics
     leases: list[tuple[Holder, int]]
+    tenants: SeenTenants
     workers: list[tuple[Worker, bool]]
 
     @classmethod
-    def of(cls, name: str, pool: Pool, holders: Sequence[Holder], now_ms: int) -> "SeenPool":
+    def of(
+        cls, name: str, pool: Pool, holders: Sequence[Holder], tenants: SeenTenants, now_ms: int
+    ) -> "SeenPool":
         """``pool``, known by ``name``, at ``now_ms``, with those of ``holders`` whose leases still stand."""
         leases = [(each, pool.leases.get(each.lease_id)) for each in holders]
         workers = [(worker, pool.workers.is_lost(worker, now_ms)) for worker in pool.workers]
@@ -45,6 +50,7 @@ class SeenPool:
         return cls(
             name=name,
             stats=pool.statistics(now_ms),
+            tenants=tenants,
             leases=[(holding, lease.expires_at_ms) for holding, lease in leases if lease is not None],
             workers=[(dataclasses.replace(worker), is_lost) for worker, is_lost in workers[:MAX_WORKERS]],
         )
@@ -57,6 +63,7 @@ class SeenPool:
             leases=[
                 WatchedLease(
                     lease_id=holding.lease_id,
+                    tenant=holding.tenant,
                     holder=holding.holder,
                     num_sequences=holding.num_sequences,
                     num_blocks=holding.num_blocks,
@@ -64,6 +71,8 @@ class SeenPool:
                 )
                 for holding, expires_at_ms in self.leases
             ],
+            num_tenants=self.tenants.num_named,
+            tenants=self.tenants.told,
             workers=[WorkerReply.of(worker, now_ms, is_lost=is_lost) for worker, is_lost in self.workers],
         )
 

@@ -19,6 +19,10 @@ MAX_TOKENS = 2**20
 """Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
 
 
+MAX_WAIT_MS = 3_600_000
+"""Longest time that any server lets a call wait: an hour."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What a setting is for, and what it may be.
@@ -145,7 +149,9 @@ class Settings:
     max_waiting_calls_per_tenant: int = setting(
         256, "The same of one tenant, so that it leaves room for others.", at_least=0
     )
-    max_wait_ms: int = setting(60_000, "Longest time that a call may wait for blocks.", at_least=0)
+    max_wait_ms: int = setting(
+        60_000, "Longest time that a call may wait for blocks.", at_least=0, at_most=MAX_WAIT_MS
+    )
     max_requests_in_flight: int = setting(
         4_096, "Requests worked on at a time; more are answered overloaded.", at_least=0
     )

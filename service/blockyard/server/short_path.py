@@ -110,7 +110,7 @@ class ShortPath:
             call.rule.check(principal, call.path_params["pool"])
             answer = call.handler.answer(call.path, call.path_params, headers, body, principal.tenant)
         except HasToWait:  # on the long path
-            self._gate.forget(visit)
+            self._gate.forget()
             return None
         except BlockyardError as error:
             answer = render_error(error)

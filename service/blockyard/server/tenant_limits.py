@@ -28,7 +28,9 @@ class TenantLimits:
         if isinstance(asked, CreateLease):
             if tenant.num_leases >= self.max_leases and not pool.remembers(command):
                 raise LimitExceeded.of(
-                    "max_leases_per_tenant", self.max_leases, f"the tenant has {tenant.num_leases} leases"
+                    "max_leases_per_tenant",
+                    self.max_leases,
+                    f"the tenant has {tenant.num_leases} leases: end one first",
                 )
             return
         num_sequences = tenant.num_sequences

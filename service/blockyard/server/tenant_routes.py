@@ -1,5 +1,6 @@
 """The routes of a pool's tenants: what each is promised, and what it has. Ordinary FastAPI."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -54,16 +55,9 @@ class TenantReply(BaseModel):
     @classmethod
     def of(cls, state: TenantState, num_waiting: int) -> "TenantReply":
         """The tenant that is in ``state``."""
-        return cls(
-            tenant=state.tenant,
-            guaranteed_blocks=state.guaranteed_blocks,
-            max_blocks=state.max_blocks,
-            weight=state.weight,
-            num_held_blocks=state.num_held_blocks,
-            num_leases=state.num_leases,
-            num_sequences=state.num_sequences,
-            num_waiting=num_waiting,
-        )
+        told = asdict(state)
+        del told["epoch"]
+        return cls(**told, num_waiting=num_waiting)
 
 
 class TenantsReply(BaseModel):

@@ -18,6 +18,7 @@ from blockyard.server.holders import Holders
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.pools import Pools
 from blockyard.server.seen import Seen, SeenPool
+from blockyard.server.seen_tenants import SeenTenants
 from blockyard.server.sse import Streams, message
 
 PACE_S = 0.25
@@ -131,7 +132,9 @@ class WatchFeed:
             num_pools=len(known),
             num_matching=len(matching),
             pools=[(name, pool.statistics(now_ms)) for name, pool in shown],
-            chosen=None if chosen is None else SeenPool.of(*chosen, holders, now_ms),
+            chosen=None
+            if chosen is None
+            else SeenPool.of(*chosen, holders, SeenTenants.of(watched.pools, *chosen), now_ms),
             latency=[] if chosen is None else watched.latency.latest(),
         )
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from blockyard.core.block_map import LegendEntry
 from blockyard.core.statistics import Statistics
 from blockyard.server.latency import CallLatency
+from blockyard.server.tenant_routes import TenantReply
 from blockyard.server.worker_routes import WorkerReply
 
 
@@ -21,6 +22,7 @@ class WatchedLease(BaseModel):
     """A lease and what it holds of the device's blocks, each counted once."""
 
     lease_id: str
+    tenant: str = Field(description="Whose it is; empty for nobody's in particular.")
     holder: str
     num_sequences: int
     num_blocks: int
@@ -33,6 +35,11 @@ class ChosenPool(WatchedPool):
     leases: list[WatchedLease] = Field(
         description="Those that hold the most blocks, the largest first. In a large pool they are counted "
         "every few seconds; `stats` says how many leases there are."
+    )
+    num_tenants: int = Field(description="That have a name.")
+    tenants: list[TenantReply] = Field(
+        description="By name; of very many, those that have calls waiting or hold the most blocks. Those of "
+        "no tenant are one of them, with an empty name, if they have leases. Empty where none has a name."
     )
     workers: list[WorkerReply] = Field(
         description="Lost ones first, then by rank; `stats` says how many there are, should these not be all."

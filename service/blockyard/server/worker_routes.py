@@ -24,8 +24,8 @@ from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
 from blockyard.server.body import Count, Name
 from blockyard.server.clock import Clock
+from blockyard.server.idempotency_key import IDEMPOTENCY_KEY, once
 from blockyard.server.plan_reply import GroupReply, SlotReply, TensorReply, rank_reply
-from blockyard.server.pool_call_handler import IDEMPOTENCY_KEY, once
 from blockyard.server.pools import Pools
 from blockyard.server.refusals import refusals
 from blockyard.server.schemas import PoolBody

@@ -68,10 +68,17 @@ def _print(pool: str, audit: Audit) -> None:
         ],
     )
     if audit.holders:
+        has_tenants = any(holder.tenant for holder in audit.holders)
         print_rows(
-            ["holder", "lease", "sequences", "blocks"],
+            ["holder", *(["tenant"] if has_tenants else []), "lease", "sequences", "blocks"],
             [
-                (holder.holder, holder.lease_id, f"{holder.num_sequences:,}", f"{holder.num_blocks:,}")
+                (
+                    holder.holder,
+                    *([holder.tenant or "none"] if has_tenants else []),
+                    holder.lease_id,
+                    f"{holder.num_sequences:,}",
+                    f"{holder.num_blocks:,}",
+                )
                 for holder in audit.holders
             ],
         )

@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "pools": Subcommand("pools", "List a server's pools."),
     "stats": Subcommand("stats", "Show a pool's figures."),
     "top": Subcommand("top.command", "Watch a server's pools, or one of them, in the terminal."),
+    "quota": Subcommand("quota", "Show and set what a pool's tenants may hold."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
     "curve-key": Subcommand("curve_key", "Make a pair of keys for following events over ZeroMQ."),
     "journal": Subcommand("journal", "Print what a data directory has written down."),

@@ -48,3 +48,10 @@ export const milliseconds = (ms) => `${Number(ms.toPrecision(2))} ms`;
 
 /** A rate: small ones with a decimal. */
 export const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : count(Math.round(value)));
+
+/** "20 of 35 leases: those with the most blocks", or "3 leases". */
+export function partOf(numShown, numAll, noun, which) {
+  if (numAll === 0) return `No ${noun}s.`;
+  const all = `${count(numAll)} ${noun}${numAll === 1 ? "" : "s"}`;
+  return numShown < numAll ? `${count(numShown)} of ${all}: ${which}` : all;
+}

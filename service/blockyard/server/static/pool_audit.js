@@ -2,6 +2,7 @@
 
 import { at, make, setFlag, setText } from "./dom.js";
 import { count } from "./figures.js";
+import { showUnder } from "./rows.js";
 import { readAudit, Refused } from "./server.js";
 
 export class PoolAudit {
@@ -66,8 +67,10 @@ function verdict(audit) {
 }
 
 function holderRow(holder) {
+  const name = make("td");
+  showUnder(name, holder.holder, holder.tenant);
   return make("tr", [
-    make("td", holder.holder),
+    name,
     make("td", holder.lease_id.slice(0, 8), { title: holder.lease_id }),
     make("td", count(holder.num_sequences), { class: "number" }),
     make("td", count(holder.num_blocks), { class: "number" }),

@@ -1,19 +1,25 @@
 // Who holds the chosen pool's blocks, and which workers hold its memory.
 
 import { at, setText } from "./dom.js";
-import { count, duration } from "./figures.js";
+import { count, duration, partOf } from "./figures.js";
+import { PoolTenants } from "./pool_tenants.js";
 import { Rows } from "./rows.js";
 
 export class PoolMembers {
   #chosen = null; // as GET /v1/watch says it
   #heardAt = 0;
   #leases = new Rows(at("leases"), (lease) => lease.lease_id, [
-    { text: (lease) => lease.holder, title: (lease) => `${lease.holder}, lease ${lease.lease_id}` },
+    {
+      text: (lease) => lease.holder,
+      under: (lease) => lease.tenant,
+      title: (lease) => `${lease.holder}, lease ${lease.lease_id}`,
+    },
     { text: (lease) => lease.lease_id.slice(0, 8), title: (lease) => lease.lease_id },
     { text: (lease) => count(lease.num_sequences), isNumber: true },
     { text: (lease) => count(lease.num_blocks), isNumber: true },
     { text: (lease) => this.#expiry(lease), isNumber: true },
   ]);
+  #tenants = new PoolTenants();
   #workers = new Rows(at("workers"), (worker) => worker.worker_id, [
     { text: (worker) => worker.worker_id, title: (worker) => worker.worker_id },
     { text: (worker) => count(worker.rank), isNumber: true },
@@ -32,10 +38,11 @@ export class PoolMembers {
   /** Show what was told, by the time that has passed since. */
   show() {
     const { leases = [], workers = [], stats } = this.#chosen ?? {};
+    this.#tenants.show(this.#chosen);
     this.#leases.show(leases);
     this.#workers.show(workers);
-    setText(at("leases-note"), part(leases.length, stats?.num_leases ?? 0, "lease", "those with the most blocks"));
-    setText(at("workers-note"), part(workers.length, stats?.num_workers ?? 0, "worker", "lost ones first"));
+    setText(at("leases-note"), partOf(leases.length, stats?.num_leases ?? 0, "lease", "those with the most blocks"));
+    setText(at("workers-note"), partOf(workers.length, stats?.num_workers ?? 0, "worker", "lost ones first"));
   }
 
   #age() {
@@ -46,11 +53,4 @@ export class PoolMembers {
     const left = lease.expires_in_ms - this.#age();
     return left > 0 ? `in ${duration(left)}` : "now";
   }
-}
-
-/** "20 of 35 leases: those with the most blocks", or "3 leases". */
-function part(numShown, numAll, noun, which) {
-  if (numAll === 0) return `No ${noun}s.`;
-  const all = `${count(numAll)} ${noun}${numAll === 1 ? "" : "s"}`;
-  return numShown < numAll ? `${count(numShown)} of ${all}: ${which}` : all;
 }

@@ -10,7 +10,8 @@ export class Rows {
 
   /**
    * In `table`, a <table> with its head. `key` tells entries apart; `columns` make of an entry the cells of its
-   * row: `text`, and `mark`, `title` and `isNumber` where they are given.
+   * row: `text`, and `mark`, `title`, `isNumber` and `under`, a line below which may be empty, where they are
+   * given.
    */
   constructor(table, key, columns) {
     this.#table = table;
@@ -33,7 +34,8 @@ export class Rows {
       if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
       this.#columns.forEach((column, place) => {
         const cell = row.children[place];
-        setText(cell, column.text(entry));
+        if (column.under) showUnder(cell, column.text(entry), column.under(entry));
+        else setText(cell, column.text(entry));
         if (column.title) cell.title = column.title(entry);
         if (column.mark) cell.dataset.mark = column.mark(entry);
       });
@@ -48,4 +50,11 @@ export class Rows {
     }
     return row;
   }
+}
+
+/** Make `cell` say `text`, and `under` in a line below if it is not empty. */
+export function showUnder(cell, text, under) {
+  if (cell.children.length === 0) cell.append(make("span"), make("small"));
+  setText(cell.children[0], text);
+  setText(cell.children[1], under);
 }

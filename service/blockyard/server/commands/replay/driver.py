@@ -14,7 +14,7 @@ from blockyard.client.client import Pool
 from blockyard.client.errors import read_problem
 from blockyard.client.lease import Lease
 from blockyard.core.commands import Admission
-from blockyard.core.errors import InsufficientBlocks
+from blockyard.core.errors import InsufficientBlocks, QuotaExceeded
 from blockyard.core.ids import SequenceHandle, SequenceId
 from blockyard.core.replies import Refused
 from blockyard.server.commands.replay.options import ReplayOptions
@@ -115,7 +115,7 @@ class InSteps:
                     if not isinstance(answer, Refused):
                         held.append(answer.sequence)
                         tally.served(number, answer.num_cached_tokens or 0)
-                    elif answer.code == InsufficientBlocks.code:
+                    elif answer.code in (InsufficientBlocks.code, QuotaExceeded.code):
                         tally.refused()
                     else:
                         raise read_problem(200, asdict(answer))

@@ -15,7 +15,7 @@ import httpx
 from blockyard.client.call import reader, success
 from blockyard.client.delivery import origin_of
 from blockyard.client.errors import ConnectionLost
-from blockyard.client.protocol import check_pool_name, pool_path
+from blockyard.client.paths import check_pool_name, pool_path
 from blockyard.client.tls import context_for
 from blockyard.client.token import token_headers
 from blockyard.client.wire import Response

@@ -1,0 +1,65 @@
+"""What `GET /metrics` tells of tenants: what each is promised, what it holds, and who waits."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from blockyard.core.ids import NO_TENANT
+from blockyard.core.pool import Pool
+from blockyard.server.pools import Pools
+
+
+class TenantFigures(NamedTuple):
+    """A tenant in a pool at one moment. ``max_blocks``: None for no bound."""
+
+    name: str
+    guaranteed_blocks: int
+    max_blocks: int | None
+    num_held_blocks: int
+    num_leases: int
+    num_sequences: int
+    num_waiting: int
+
+
+def read_tenants(pools: Pools, name: str, pool: Pool) -> list[TenantFigures]:
+    """The tenants of ``pool``, which ``pools`` have under ``name``: those of none are one of them."""
+    return [
+        TenantFigures(
+            tenant.name,
+            tenant.quota.guaranteed_blocks,
+            tenant.quota.max_blocks,
+            tenant.num_held_blocks,
+            tenant.num_leases,
+            tenant.num_sequences,
+            pools.num_waiting(name, tenant.name),
+        )
+        for tenant in pool.tenants
+    ]
+
+
+def tenant_metrics(pools: Iterable[tuple[str, list[TenantFigures]]]) -> Iterator[Metric]:
+    """The families over all ``pools``, each by its name with its tenants."""
+    held = _gauge("tenant_held_blocks", "Blocks that the tenant's leases hold, each counted once.")
+    guaranteed = _gauge("tenant_guaranteed_blocks", "Blocks that the tenant can always hold.")
+    most = _gauge("tenant_max_blocks", "Blocks that the tenant never holds more than; absent for no bound.")
+    leases = _gauge("tenant_leases", "Live leases of the tenant.")
+    sequences = _gauge("tenant_sequences", "Live sequences of the tenant.")
+    waiting = _gauge("waiting_calls", "Calls that wait for blocks; those of no tenant have an empty one.")
+    for pool, tenants in pools:
+        for tenant in tenants:
+            labels = [pool, tenant.name]
+            waiting.add_metric(labels, tenant.num_waiting)
+            if tenant.name == NO_TENANT:
+                continue
+            held.add_metric(labels, tenant.num_held_blocks)
+            guaranteed.add_metric(labels, tenant.guaranteed_blocks)
+            if tenant.max_blocks is not None:
+                most.add_metric(labels, tenant.max_blocks)
+            leases.add_metric(labels, tenant.num_leases)
+            sequences.add_metric(labels, tenant.num_sequences)
+    yield from (held, guaranteed, most, leases, sequences, waiting)
+
+
+def _gauge(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"blockyard_pool_{name}", text, labels=["pool", "tenant"])
