@@ -147,8 +147,10 @@ def told(reply: Response, names: dict[str, Any]) -> str:
     """The whole answer, but for the names that were asked for."""
     text = reply.text
     for name in ("lease_id", "sequence_id", "tenant"):
-        text = text.replace(names[name], "?")
-    text = text.replace(f"handle {names['handle']}", "handle ?")
+        if name in names:
+            text = text.replace(names[name], "?")
+    if "handle" in names:
+        text = text.replace(f"handle {names['handle']}", "handle ?")
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     return json.dumps([reply.status_code, headers, text])
 
