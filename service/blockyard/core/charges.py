@@ -146,7 +146,7 @@ class Charges:
         num_kept: int = 0,
         num_watermark: int = 0,
     ) -> None:
-        """Refuse unless whoever acts may hold ``num_blocks`` more that are free now.
+        """Refuse unless whoever acts may hold ``num_blocks`` more that are free now; none is never refused.
 
         Args:
             num_blocks: Of the free ones.
@@ -163,7 +163,7 @@ class Charges:
         tenant = self.acting
         num_gained = num_blocks + num_foreign
         at_most = tenant.quota.max_blocks
-        if at_most is not None and tenant.num_held_blocks + num_gained > at_most:
+        if num_gained and at_most is not None and tenant.num_held_blocks + num_gained > at_most:
             raise QuotaExceeded.of(num_gained, tenant.num_held_blocks, at_most)
         if self._num_guaranteed:
             num_blocks = num_gained
