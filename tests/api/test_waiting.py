@@ -102,6 +102,21 @@ def test_calls_that_wait_are_bounded(
     assert [call.result()[0] for call in waiting] == [200] * 3
 
 
+def test_what_calls_that_wait_have_sent_is_bounded(later: Callable[..., "Future[Any]"]) -> None:
+    with running_server("--max-waiting-bytes", "3000") as server:
+        assert server.call("PUT", POOL, {"num_blocks": 11, "block_size": 4})[0] == 201
+        lease = make_lease(server)
+        ask = {"lease_id": lease, "num_blocks": 10, "wait_ms": 20_000}
+        assert server.call("POST", f"{POOL}/blocks/allocate", ask)[0] == 200
+        long = {"lease_id": lease, "num_tokens": 40, "block_hashes": ["ab" * 64] * 8, "wait_ms": 20_000}
+        waiting = later(server.call, "POST", f"{POOL}/allocate", {**long, "sequence_id": "a"})
+        wait_for(lambda: num_waiting(server) == 1)
+        status, reply = server.call("POST", f"{POOL}/allocate", {**long, "sequence_id": "b"})
+        assert (status, reply["code"]) == (503, "overloaded")
+        give_back(server, lease, *range(1, 11))
+        assert waiting.result()[0] == 200
+
+
 def test_a_waiter_that_hangs_up_leaves_nothing_behind(server: ServerProcess, lease: str) -> None:
     body = json.dumps({"lease_id": lease, "sequence_id": "gone", "num_tokens": 40, "wait_ms": 20_000})
     for path in ("allocate", "blocks/allocate"):

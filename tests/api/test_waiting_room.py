@@ -19,11 +19,19 @@ from blockyard.core.commands import (
     DeleteLease,
     FreeBlocks,
     Idempotent,
+    RegisterWorker,
     SetQuota,
 )
 from blockyard.core.config import GroupConfig, PoolConfig
-from blockyard.core.errors import BlockyardError, InsufficientBlocks, LeaseExpired, NotReady, QuotaExceeded
-from blockyard.core.ids import BlockId, LeaseId, SequenceId, TenantId
+from blockyard.core.errors import (
+    BlockyardError,
+    InsufficientBlocks,
+    LeaseExpired,
+    NotReady,
+    QuotaExceeded,
+    StaleEpoch,
+)
+from blockyard.core.ids import BlockId, LeaseId, SequenceId, TenantId, WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
 from blockyard.core.replies import BlocksAllocated, Reply
@@ -416,5 +424,20 @@ def test_a_running_sequence_that_waits_passes_new_ones_so_that_it_ends(tenant: T
         room.apply(DeleteLease(tenant=tenant, lease_id=LeaseId(tenant)))
         await turn()
         assert new.outcome.done()
+
+    run(main)
+
+
+def test_an_epoch_that_begins_ends_the_waits_under_leases_of_the_one_before() -> None:
+    async def main() -> None:
+        room = make_room()
+        room.take(RED, 10)
+        waiter = room.wait(BLUE, 5)
+        await turn()
+        assert not waiter.outcome.done()
+        worker = RegisterWorker(worker_id=WorkerId("w"), rank=0, device="cpu", incarnation="1")
+        room.apply(worker)
+        await turn()
+        assert isinstance(waiter.outcome.exception(), StaleEpoch)
 
     run(main)

@@ -53,7 +53,9 @@ class NaiveContent:
             return list(hashes)
         person = b"blockyard.tenant"
         return [
-            hashlib.blake2b(each, key=self.scope.encode(), digest_size=len(each), person=person).digest()
+            hashlib.blake2b(
+                each, key=self.scope.encode(), digest_size=max(len(each), 16), person=person
+            ).digest()
             for each in hashes
         ]
 

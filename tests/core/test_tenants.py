@@ -19,15 +19,17 @@ from blockyard.core.commands import (
     Idempotent,
     RegisterWorker,
     SetQuota,
+    Step,
+    StepExtend,
 )
 from blockyard.core.compiled import is_compiled
 from blockyard.core.config import GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, QuotaExceeded, SequenceNotFound
 from blockyard.core.extra_keys import Extras
-from blockyard.core.ids import NO_TENANT, BlockHash, LeaseId, SequenceId, TenantId, WorkerId
+from blockyard.core.ids import NO_TENANT, BlockHash, LeaseId, SequenceHandle, SequenceId, TenantId, WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
-from blockyard.core.replies import Allocated, LeaseGranted
+from blockyard.core.replies import Allocated, LeaseGranted, Stepped
 from blockyard.core.tenant_hash import tenant_hashes
 from core.tenant_machine import TenantMachine
 from rounds import NIGHTLY, run_rounds, seeded
@@ -175,6 +177,16 @@ def test_whoever_sends_anothers_hashes_as_they_are_kept_finds_nothing() -> None:
     assert pool.lookup(num_tokens=5, block_hashes=kept, tenant=BLUE).num_cached_tokens == 0
 
 
+def test_short_hashes_of_another_are_not_found_by_trying_all() -> None:
+    pool = make_pool()
+    allocate(pool, RED, "a", 3, block_hashes=[BlockHash(b"x")])
+    assert pool.lookup(num_tokens=3, block_hashes=[BlockHash(b"x")], tenant=RED).num_cached_tokens == 2
+    for byte in range(256):
+        tried = [BlockHash(bytes([byte]))]
+        assert pool.lookup(num_tokens=3, block_hashes=tried, tenant=BLUE).num_cached_tokens == 0
+        assert pool.lookup(num_tokens=3, block_hashes=tried).num_cached_tokens == 0
+
+
 def test_a_pool_that_shares_lets_tenants_find_each_others_blocks() -> None:
     pool = make_pool(share_across_tenants=True)
     allocate(pool, RED, "a", 5, block_hashes=hashes(1, 2))
@@ -294,3 +306,22 @@ def test_a_worker_of_an_operator_serves_all_tenants() -> None:
     pool.apply(RegisterWorker(worker_id=WorkerId("w"), rank=0, device="cpu", incarnation="1"), 0)
     take(pool, RED, 1)
     take(pool, BLUE, 1)
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_tenant_over_its_maximum_goes_on_in_the_blocks_that_it_has(is_restored: bool) -> None:
+    """A restored pool has forgotten how far sequences can go on, and works it out: the answer is the same."""
+    pool = make_pool()
+    allocate(pool, RED, "a", 5)
+    set_quota(pool, RED, max_blocks=1)
+    if is_restored:
+        pool = Pool.restore(pool.snapshot())
+    step = Step(
+        tenant=RED, lease_id=LeaseId(RED), extend=StepExtend(sequences=[SequenceHandle(1)], num_tokens=[6])
+    )
+    stepped = pool.apply(step, 0)
+    assert isinstance(stepped, Stepped)
+    assert stepped.extend.insufficient == []
+    assert allocate(pool, RED, "a", 6).block_ids == [[]]
+    with pytest.raises(QuotaExceeded):
+        allocate(pool, RED, "a", 7)

@@ -152,7 +152,7 @@ class CrashRun:
         with self._server as server:
             server.start()
             server.make_pools(self._tokens.get(OPERATOR, ""))
-            with Clients(server, self._folder, self._seed) as clients:
+            with Clients(server, self._folder, self._seed, self._tokens) as clients:
                 for number in range(MAX_ROUNDS * num_kills):
                     missing = [moment for moment in must_happen if not self.coverage[moment]]
                     if number < num_kills:

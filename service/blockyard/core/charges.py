@@ -146,7 +146,7 @@ class Charges:
         num_kept: int = 0,
         num_watermark: int = 0,
     ) -> None:
-        """Refuse unless whoever acts may hold ``num_blocks`` more that are free now.
+        """Refuse unless whoever acts may hold ``num_blocks`` more that are free now; none is never refused.
 
         Args:
             num_blocks: Of the free ones.

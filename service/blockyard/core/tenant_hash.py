@@ -7,12 +7,15 @@ from blockyard.core.ids import NO_TENANT, BlockHash, TenantId
 
 _PERSON = b"blockyard.tenant"
 
+MIN_BYTES = 16
+"""Of such a hash, however short that of the caller was: all of fewer bytes could be tried."""
+
 
 def tenant_hashes(block_hashes: Sequence[BlockHash], tenant: TenantId) -> Sequence[BlockHash]:
     """``block_hashes`` as ``tenant`` alone has them; as they are for `NO_TENANT`.
 
-    Each is BLAKE2b of the hash, as long as it is (1 to 64 bytes), under the tenant's name as the key (1 to 64
-    bytes): whoever sends another tenant's hashes does not find its blocks.
+    Each is BLAKE2b of the hash, as long as it is (1 to 64 bytes) but for `MIN_BYTES`, under the tenant's name
+    as the key (1 to 64 bytes): whoever sends another tenant's hashes does not find its blocks.
 
     Servers do this; schedulers send the hashes as they are. Who follows a pool's events sees them as they are
     here, and has to look for them so. A router that asks who has a prompt of team-a's cached:
@@ -27,6 +30,6 @@ def tenant_hashes(block_hashes: Sequence[BlockHash], tenant: TenantId) -> Sequen
         return block_hashes
     key = tenant.encode()
     return [
-        blake2b(block_hash, digest_size=len(block_hash), key=key, person=_PERSON).digest()
-        for block_hash in block_hashes
+        blake2b(each, digest_size=max(len(each), MIN_BYTES), key=key, person=_PERSON).digest()
+        for each in block_hashes
     ]

@@ -151,6 +151,7 @@ class Server:
             may_go_on=self._may_go_on,
             max_wait_ms=settings.max_wait_ms,
             max_waiting=settings.max_waiting_calls,
+            max_waiting_bytes=settings.max_waiting_bytes,
             max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
         )
         hash_limit = HashLimit(settings.max_hashes_per_call)

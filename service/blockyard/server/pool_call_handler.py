@@ -93,7 +93,7 @@ class PoolCallHandler:
         try:
             answer = self.answer(scope["path"], request.path_params, headers, raw, tenant)
         except HasToWait as late:
-            reply = await self._rooms.wait(late, scope, request.receive)
+            reply = await self._rooms.wait(late, scope, request.receive, len(raw))
             answer = self._written(reply, headers)
         return answer.response()
 

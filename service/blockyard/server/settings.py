@@ -149,6 +149,9 @@ class Settings:
     max_waiting_calls_per_tenant: int = setting(
         256, "The same of one tenant, so that it leaves room for others.", at_least=0
     )
+    max_waiting_bytes: int = setting(
+        128 * 1024 * 1024, "Bodies of all calls that wait, together; of one tenant, half of it.", at_least=0
+    )
     max_wait_ms: int = setting(
         60_000, "Longest time that a call may wait for blocks.", at_least=0, at_most=MAX_WAIT_MS
     )

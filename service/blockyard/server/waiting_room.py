@@ -150,7 +150,8 @@ class WaitingRoom:
     def _may_try(self, waiter: Waiter) -> bool:
         """Whether trying may help. Each try is written down."""
         asked, refusal = waiter.asked, waiter.refusal
-        if refusal is None or asked.lease_id not in self._pool.leases:
+        lease = self._pool.leases.get(asked.lease_id)
+        if refusal is None or lease is None or lease.epoch != self._pool.epoch:
             return True
         return self._pool.may_retry(asked.tenant, refusal, 0 if waiter.is_running else self._num_reserved)
 

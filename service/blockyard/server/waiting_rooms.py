@@ -55,6 +55,7 @@ class WaitingRooms:
         may_go_on: Whether the caller whose request has this ASGI scope may still wait.
         max_wait_ms: Longest time that a call may wait.
         max_waiting: Calls that may wait at a time.
+        max_waiting_bytes: What these may have sent in all; a tenant half of it.
         max_waiting_per_tenant: The same of one tenant, so that it leaves room for others.
     """
 
@@ -67,6 +68,7 @@ class WaitingRooms:
         may_go_on: Callable[[Scope], bool],
         max_wait_ms: int,
         max_waiting: int,
+        max_waiting_bytes: int,
         max_waiting_per_tenant: int,
     ) -> None:
         self._pools = pools
@@ -75,6 +77,8 @@ class WaitingRooms:
         self._may_go_on = may_go_on
         self._max_wait_ms = max_wait_ms
         self._max_waiting = max_waiting
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting_bytes: Counter[TenantId] = Counter()
         self._max_waiting_per_tenant = max_waiting_per_tenant
         self._waiting: Counter[TenantId] = Counter()
         self._scopes: dict[Waiter, tuple[WaitingRoom, Scope]] = {}
@@ -99,8 +103,10 @@ class WaitingRooms:
                 raise
             raise HasToWait(pool, command, tenant, wait_ms, refusal) from None
 
-    async def wait(self, late: HasToWait, scope: Scope, receive: Receive) -> Reply:
+    async def wait(self, late: HasToWait, scope: Scope, receive: Receive, num_bytes: int) -> Reply:
         """The reply once it is the turn of a call that has to wait, the request of ``scope``.
+
+        Its body had ``num_bytes``.
 
         Raises:
             InsufficientBlocks: The time is up, and nothing was given.
@@ -109,10 +115,11 @@ class WaitingRooms:
             ClientGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
             BlockyardError: It is refused for another reason, such as the end of its lease.
         """
-        self._check_room(late.tenant)
+        self._check_room(late.tenant, num_bytes)
         room = self._pools.waiting_room(late.pool, self._clock.now_ms, self._tenant_limits.check)
         waiter = room.join(late.command, late.refusal)
         self._waiting[late.tenant] += 1
+        self._waiting_bytes[late.tenant] += num_bytes
         self._scopes[waiter] = (room, scope)
         self._review(waiter)
         try:
@@ -122,8 +129,9 @@ class WaitingRooms:
             room.leave(waiter)
             del self._scopes[waiter]
             self._waiting[late.tenant] -= 1
+            self._waiting_bytes[late.tenant] -= num_bytes
             if not self._waiting[late.tenant]:
-                del self._waiting[late.tenant]
+                del self._waiting[late.tenant], self._waiting_bytes[late.tenant]
 
     def review(self) -> None:
         """Refuse those whose tokens are not known any more."""
@@ -157,8 +165,16 @@ class WaitingRooms:
         self._tenant_limits.check(self._pools.get(late.pool), late.command)
         return self._pools.apply(late.pool, late.command, self._clock.now_ms())  # never tried so far
 
-    def _check_room(self, tenant: TenantId) -> None:
+    def _check_room(self, tenant: TenantId, num_bytes: int) -> None:
         figures = {"retry_after_ms": RETRY_AFTER_MS}
+        most = self._max_waiting_bytes
+        is_full = self._waiting_bytes.total() + num_bytes > most
+        if is_full or self._waiting_bytes[tenant] + num_bytes > most // 2:
+            raise Overloaded(
+                f"calls that wait for blocks may have sent {most} bytes, a tenant's half of it "
+                "(--max-waiting-bytes): try again",
+                figures,
+            )
         if self._waiting.total() >= self._max_waiting:
             raise Overloaded(
                 f"{self._max_waiting} calls wait for blocks already (--max-waiting-calls): try again", figures
