@@ -142,7 +142,7 @@ def test_tls_that_cannot_be_used_is_refused_when_a_client_is_made(tmp_path: Path
         "cannot be read": TlsFiles(ca_cert=tmp_path / "missing"),
         "no certificates": TlsFiles(ca_cert=text),
         "client_key goes with client_cert": TlsFiles(client_key=made.client),
-        "or no key of theirs": TlsFiles(client_cert=made.client, client_key=made.server),
+        "one without its own key": TlsFiles(client_cert=made.client, client_key=made.server),
     }
     for said, tls in wrong.items():
         for kind in (Client, AsyncClient):

@@ -80,9 +80,9 @@ def test_certificates_alone_say_nothing_of_callers(made: Certificates) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--tls-cert", "c"), "tls_cert and tls_key go together"),
-        (("--tls-key", "k"), "tls_cert and tls_key go together"),
-        (("--tls-client-ca", "a"), "tls_client_ca goes with tls_cert and tls_key"),
+        (("--tls-cert", "c"), "--tls-cert and --tls-key go together"),
+        (("--tls-key", "k"), "--tls-cert and --tls-key go together"),
+        (("--tls-client-ca", "a"), "--tls-client-ca goes with --tls-cert and --tls-key"),
     ],
 )
 def test_options_that_do_not_go_alone_are_refused(options: tuple[str, str], said: str) -> None:

@@ -72,7 +72,7 @@ def test_all_tenants_are_a_table_with_those_of_none(fleet: Fleet, columns: str) 
         lease.allocate("one", 480)
         shown = fleet.quota(COLUMNS=columns)
     assert row_of(shown.stdout, "acme")[1:8] == ["20", "60", "1", "30", "1", "1", "0"]
-    assert row_of(shown.stdout, "none")[1:8] == ["0", "none", "1", "0", "1", "0", "0"]
+    assert row_of(shown.stdout, "-")[1:8] == ["0", "none", "1", "0", "1", "0", "0"]
     assert ("held of max" in shown.stdout) == (columns == "120")
 
 
@@ -133,4 +133,4 @@ def test_an_audit_names_the_tenants_of_holders_where_there_are_any(fleet: Fleet)
         with Client(fleet.url, token=fleet.tenant) as own, own.pool(POOL).lease("scheduler"):
             shown = audit()
     assert row_of(shown, "scheduler")[1] == "acme"
-    assert row_of(shown, "operator")[1] == "none"
+    assert row_of(shown, "operator")[1] == "-"

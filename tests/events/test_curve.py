@@ -251,7 +251,7 @@ def test_what_keys_cannot_guard_is_refused(endpoint: str) -> None:
         ),
         (("--event-endpoint", "ipc://x", "--event-curve-key", "x"), "go together"),
         (("--event-endpoint", "ipc://x", "--event-curve-clients", "x"), "go together"),
-        (("--event-curve-key", "x", "--event-curve-clients", "x"), "goes with event_endpoint"),
+        (("--event-curve-key", "x", "--event-curve-clients", "x"), "goes with --event-endpoint"),
         (
             ("--event-endpoint", "ipc://x", "--event-curve-key", "nowhere", "--event-curve-clients", "x"),
             "--event-curve-key nowhere: ",

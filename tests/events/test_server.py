@@ -273,7 +273,7 @@ def test_the_snapshot_is_the_same_in_both_forms() -> None:
     ("options", "complaint"),
     [
         (("--event-endpoint", "carrier-pigeon://x"), "--event-endpoint carrier-pigeon://x"),
-        (("--event-replay-endpoint", "tcp://127.0.0.1:1"), "goes with event_endpoint"),
+        (("--event-replay-endpoint", "tcp://127.0.0.1:1"), "goes with --event-endpoint"),
     ],
 )
 def test_an_endpoint_that_cannot_be_is_named(options: tuple[str, ...], complaint: str) -> None:

@@ -38,8 +38,10 @@ class TlsFiles:
             if self.client_cert is not None:
                 context.load_cert_chain(self.client_cert, self.client_key, _no_password)
         except ssl.SSLError as error:
+            given = (self.ca_cert, self.client_cert, self.client_key)
+            named = ", ".join(str(path) for path in given if path is not None)
             raise ValueError(
-                f"no certificates, or no key of theirs: {self}: {error.reason or error}"
+                f"{named}: no certificates in PEM, or one without its own key ({error.reason or error})"
             ) from error
         return context
 

@@ -13,6 +13,7 @@ def token_headers(token: str | None) -> dict[str, str]:
     """
     if token is None:
         return {}
+    token = token.strip()  # of a file that it was read from
     if _TOKEN.fullmatch(token) is None:
         raise ValueError("a token is one word of ASCII characters, and this is not")
     return {"Authorization": f"Bearer {token}"}

@@ -185,12 +185,14 @@ class Settings:
             rule_of(known).check(known.name, getattr(self, known.name))
         for names in (("tls_cert", "tls_key"), ("event_curve_key", "event_curve_clients")):
             if len({bool(getattr(self, name)) for name in names}) > 1:
-                raise ValueError(f"{' and '.join(names)} go together, and one of them is not given")
+                options = " and ".join(f"--{name.replace('_', '-')}" for name in names)
+                raise ValueError(f"{options} go together, and one of them is not given")
         if self.tls_client_ca and not self.tls_cert:
-            raise ValueError("tls_client_ca goes with tls_cert and tls_key, which are not given")
+            raise ValueError("--tls-client-ca goes with --tls-cert and --tls-key, which are not given")
         for name in ("event_replay_endpoint", "event_curve_key"):
             if getattr(self, name) and not self.event_endpoint:
-                raise ValueError(f"{name} goes with event_endpoint, which is not given")
+                option = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{option} goes with --event-endpoint, which is not given")
         for name in ("event_endpoint", "event_replay_endpoint"):
             check_event_endpoint(
                 f"--{name.replace('_', '-')}",

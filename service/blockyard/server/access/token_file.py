@@ -22,6 +22,12 @@ ID_BYTES = 6
 SECRET_BYTES = 32
 
 
+def id_of(token: str) -> str:
+    """What names ``token``, which may be that alone already: without its secret."""
+    prefix, _, rest = token.strip().partition("_")
+    return rest.partition("_")[0] if prefix == PREFIX else token
+
+
 class TokenFileError(Exception):
     """The file cannot be read, or is not one of tokens. Its text holds no value that stands in the file."""
 

@@ -74,7 +74,7 @@ def _print(pool: str, audit: Audit) -> None:
             [
                 (
                     holder.holder,
-                    *([holder.tenant or "none"] if has_tenants else []),
+                    *([holder.tenant or "-"] if has_tenants else []),
                     holder.lease_id,
                     f"{holder.num_sequences:,}",
                     f"{holder.num_blocks:,}",

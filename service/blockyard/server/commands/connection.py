@@ -42,7 +42,8 @@ def connected(server: Reach, retries: RetryPolicy = NO_RETRY) -> Iterator[Client
     except ConnectionLost as error:
         raise click.ClickException(
             f"no answer from a server at {server.url} ({error}): start one with 'blockyard serve', "
-            "or name another with --url or BLOCKYARD_URL"
+            "or name another with --url or BLOCKYARD_URL; one with TLS wants https://, the --ca-cert that "
+            "signed its certificate, and maybe a --client-cert"
         ) from error
     except PoolNotFound as error:
         what = str(error).partition(":")[0]

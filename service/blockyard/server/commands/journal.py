@@ -110,7 +110,7 @@ def _sentence(asked: Command) -> str:
     """The command's name and what is not left out of it."""
     inner = _inner(asked)
     given = {
-        name: value for name, value in _flat(_plain(asdict(inner))) if value not in (None, [], {}, False)
+        name: value for name, value in _flat(_plain(asdict(inner))) if value not in (None, "", [], {}, False)
     }
     return " ".join([type(inner).__name__, *(f"{name}={_short(value)}" for name, value in given.items())])
 

@@ -20,6 +20,8 @@ from blockyard.server.commands.reach import Reach, server_options
 from blockyard.server.commands.table import print_facts
 
 NONE = "none"
+NO_NAME = "-"
+"""Of those who have no tenant: no tenant is called so."""
 """How it is said, and shown, that there is no bound, or no tenant."""
 
 WIDE = 96
@@ -134,7 +136,7 @@ def _show_all(pool: str, tenants: Sequence[TenantReport], *, as_json: bool) -> N
         table.add_column("held of max")
     for tenant in tenants:
         bar = [_bar(tenant)] if has_bars else []
-        table.add_row(Text(tenant.tenant or NONE), *map(Text, _cells(tenant)), *bar)
+        table.add_row(Text(tenant.tenant or NO_NAME), *map(Text, _cells(tenant)), *bar)
     console.print(table)
 
 

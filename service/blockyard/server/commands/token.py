@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from blockyard.server.access.principal import ALL_POOLS, Scope
 from blockyard.server.access.token_edit import Edit, edit_tokens
-from blockyard.server.access.token_file import TokenEntry, TokenFile, TokenFileError, make_token
+from blockyard.server.access.token_file import TokenEntry, TokenFile, TokenFileError, id_of, make_token
 from blockyard.server.commands.json_output import json_option, print_json
 from blockyard.server.commands.table import print_rows
 
@@ -127,13 +127,14 @@ def list_tokens(path: Path, as_json: bool) -> None:
 @file_option
 @click.argument("token_id", metavar="ID")
 def revoke(path: Path, token_id: str) -> None:
-    """Revoke the token ID: a server that runs refuses it within seconds, and ends its streams.
+    """Revoke the token ID, or the whole token: a server that runs soon refuses it, and ends its streams.
 
     What its tenant holds stays under its leases, which expire unless another token renews them.
 
     \b
         blockyard token revoke --token-file tokens.json 3f9c2b1d7a60
     """  # noqa: D301 - \b keeps click from filling the example
+    token_id = id_of(token_id)
 
     def without(entries: list[TokenEntry]) -> list[TokenEntry]:
         kept = [entry for entry in entries if entry.id != token_id]
