@@ -86,6 +86,16 @@ def test_a_revoked_token_is_gone_and_others_stay(file: Path) -> None:
     assert [entry["id"] for entry in entries(file)] == [id_of(second)]
 
 
+def test_a_whole_token_is_revoked_by_its_id_and_its_secret_is_never_said(file: Path) -> None:
+    token = invoke("token", "add", "--token-file", file, "--scope", "read").stdout.strip()
+    for exit_code in (0, 1):
+        done = invoke("token", "revoke", "--token-file", file, token)
+        assert done.exit_code == exit_code
+        assert id_of(token) in done.stderr
+        assert secret_of(token) not in done.stderr
+    assert entries(file) == []
+
+
 def test_an_unknown_id_is_said_and_changes_nothing(file: Path) -> None:
     invoke("token", "add", "--token-file", file, "--scope", "read")
     before = file.read_bytes()
