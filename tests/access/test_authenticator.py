@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from access.token_files import add_token, id_of, revoke_token, secret_of
+from access.token_files import add_token, id_of, revoke_token, secret_of, sending
 from blockyard.core.errors import Unauthorized
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.access.principal import ANYONE, Scope
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 def knows(authenticator: Authenticator, token: str) -> bool:
     try:
-        authenticator.principal(f"Bearer {token}".encode())
+        authenticator.principal(sending(token))
     except Unauthorized:
         return False
     return True
@@ -46,7 +46,7 @@ def follow(authenticator: Authenticator, change: Callable[[], object], until: Ca
 
 def test_a_token_says_who_bears_it(file: Path) -> None:
     token = add_token(file, "allocate", "work", tenant="acme", pools=("a*", "b"))
-    principal = Authenticator(TokenFile(file)).principal(f"bearer  {token}".encode())
+    principal = Authenticator(TokenFile(file)).principal([(b"authorization", f"bearer  {token}".encode())])
     assert (principal.tenant, principal.token_id) == ("acme", id_of(token))
     assert principal.scopes == {Scope.ALLOCATE, Scope.WORK}
     assert principal.pools == ("a*", "b")
@@ -75,8 +75,14 @@ def test_nothing_else_is_a_token(file: Path, header: bytes | None) -> None:
     token = add_token(file, "read").encode()
     given = None if header is None else header.replace(b"%b", token)
     with pytest.raises(Unauthorized) as raised:
-        Authenticator(TokenFile(file)).principal(given)
+        Authenticator(TokenFile(file)).principal([] if given is None else [(b"authorization", given)])
     assert secret_of(token.decode()) not in str(raised.value)
+
+
+def test_two_tokens_at_once_are_none(file: Path) -> None:
+    first, second = add_token(file, "read"), add_token(file, "admin")
+    with pytest.raises(Unauthorized, match="send one token"):
+        Authenticator(TokenFile(file)).principal([*sending(first), (b"x", b"y"), *sending(second)])
 
 
 def test_the_secret_of_one_token_is_no_other_tokens(file: Path) -> None:
@@ -91,7 +97,7 @@ def test_no_secret_is_right_for_an_unknown_id(file: Path) -> None:
 
 
 def test_without_a_file_everyone_is_anyone() -> None:
-    assert Authenticator(None).principal(None) is ANYONE
+    assert Authenticator(None).principal([]) is ANYONE
     assert Authenticator(None).knows(ANYONE)
 
 
@@ -111,7 +117,7 @@ def test_added_and_revoked_tokens_are_noticed_while_it_runs(file: Path) -> None:
 def test_a_bearer_is_known_on_as_long_as_its_entry_is_the_same(file: Path) -> None:
     kept, changed = add_token(file, "read"), add_token(file, "read")
     authenticator = Authenticator(TokenFile(file))
-    principals = [authenticator.principal(f"Bearer {token}".encode()) for token in (kept, changed)]
+    principals = [authenticator.principal(sending(token)) for token in (kept, changed)]
     document = json.loads(file.read_text())
     document["tokens"][1]["scopes"] = ["allocate"]
     follow(

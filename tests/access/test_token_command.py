@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from access.token_files import id_of, secret_of
+from access.token_files import id_of, secret_of, sending
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.access.token_file import TokenFile
 from cli.command_line import invoke
@@ -36,7 +36,7 @@ def test_the_token_alone_is_on_standard_output_and_is_known_to_a_server(file: Pa
     assert len(bytes.fromhex(secret_of(token))) == 32
     assert id_of(token) in done.stderr
     assert secret_of(token) not in done.stderr + file.read_text()
-    principal = Authenticator(TokenFile(file)).principal(f"Bearer {token}".encode())
+    principal = Authenticator(TokenFile(file)).principal(sending(token))
     assert (principal.tenant, principal.pools) == ("acme", ("acme-*",))
     assert principal.scopes == {"allocate", "work"}
     assert entries(file)[0]["note"] == "scheduler 1"
@@ -151,6 +151,6 @@ def test_many_that_add_at_once_lose_nothing(file: Path) -> None:
         tokens.append(out.strip())
     assert {entry["id"] for entry in entries(file)} == {id_of(token) for token in tokens}
     known = Authenticator(TokenFile(file))
-    assert {known.principal(f"Bearer {token}".encode()).token_id for token in tokens} == {
+    assert {known.principal(sending(token)).token_id for token in tokens} == {
         id_of(token) for token in tokens
     }

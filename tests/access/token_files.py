@@ -34,3 +34,8 @@ def secret_of(token: str) -> str:
 def bearing(token: str | None) -> dict[str, str]:
     """The header that shows ``token``, if there is one."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def sending(token: str) -> list[tuple[bytes, bytes]]:
+    """The headers of a request that shows ``token``, as a server sees them."""
+    return [(b"authorization", f"Bearer {token}".encode())]

@@ -125,7 +125,7 @@ class Guard:
         """
         if is_open(scope["path"]):
             return NOBODY
-        return self._authenticator.principal(dict(scope["headers"]).get(b"authorization"))
+        return self._authenticator.principal(scope["headers"])
 
     async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
         """The request's body, whole.

@@ -8,7 +8,7 @@ read, calls that wait for blocks.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from blockyard.core.errors import BlockyardError, NotReady, RequestTimeout
@@ -96,7 +96,7 @@ class ShortPath:
         return is_plain and url.startswith(_POOLS_PATH)
 
     def answer(
-        self, call: ShortCall, sent: Iterable[tuple[bytes, bytes]], body: bytes
+        self, call: ShortCall, sent: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> tuple[Visit, Answer] | None:
         """Do a call that came with the headers ``sent``. Its answer is to be posted; None: it has to wait."""
         visit = self._gate.enter("POST", call.path)
@@ -104,11 +104,10 @@ class ShortPath:
             self._gate.check(visit)
             self._gate.turn.take(visit.began_ns)
             visit.route = call.handler.path_format
-            headers = dict(sent)
-            principal = self._authenticator.principal(headers.get(b"authorization"))
+            principal = self._authenticator.principal(sent)
             visit.token_id = principal.token_id
             call.rule.check(principal, call.path_params["pool"])
-            answer = call.handler.answer(call.path, call.path_params, headers, body, principal.tenant)
+            answer = call.handler.answer(call.path, call.path_params, dict(sent), body, principal.tenant)
         except HasToWait:  # on the long path
             self._gate.forget()
             return None

@@ -6,7 +6,7 @@ A file that cannot be read any more changes nothing: the tokens that were known 
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
@@ -49,17 +49,21 @@ class Authenticator:
             self._stamp = file.stamp()
             self._take(file.read())
 
-    def principal(self, authorization: bytes | None) -> Principal:
-        """Who sends ``authorization``, the header of this name, if it was sent.
+    def principal(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
+        """Who sends ``headers``, by their lower-case names.
 
         Raises:
-            Unauthorized: It is missing, or not that of a token that is known.
+            Unauthorized: No token is shown, or one that is not known, or several: whoever stands in between
+                may have looked at another one.
         """
         if self._file is None:
             return ANYONE
-        if authorization is None:
+        shown = [value for name, value in headers if name == b"authorization"]
+        if not shown:
             raise Unauthorized("send a token: Authorization: Bearer byd_...; 'blockyard token add' makes one")
-        scheme, _, token = authorization.partition(b" ")
+        if len(shown) > 1:
+            raise Unauthorized("send one token: there are several Authorization headers")
+        scheme, _, token = shown[0].partition(b" ")
         prefix, _, rest = token.strip().partition(b"_")
         identity, _, secret = rest.partition(b"_")
         known = self._known.get(identity, _UNKNOWN)
