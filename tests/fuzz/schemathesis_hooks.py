@@ -103,7 +103,8 @@ def after_call(_: Any, case: Case[Any], response: Response) -> None:
     told = case.body if isinstance(case.body, dict) else case.path_parameters
     is_gone = case.method == "DELETE" and response.status_code == 200
     is_spent = told.get("lease_id") == prepared.leases[pool] and _code(response) in SPENT
-    if is_gone or is_spent:
+    is_displaced = _code(response) == "worker_not_found" and case.path_parameters.get("worker_id") == WORKER
+    if is_gone or is_spent or is_displaced:
         prepared.renew(pool)
 
 
