@@ -271,7 +271,7 @@ def test_what_cannot_help_is_not_tried_again() -> None:
     run(main)
 
 
-@settings(max_examples=400 if NIGHTLY else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400 if NIGHTLY else 20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     weights=st.tuples(*[st.integers(1, 3)] * 3),

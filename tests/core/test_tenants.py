@@ -37,7 +37,7 @@ from rounds import NIGHTLY, run_rounds, seeded
 RED, BLUE = TenantId("red"), TenantId("blue")
 
 RUNS = settings(
-    max_examples=2_000 if NIGHTLY else 120,
+    max_examples=2_000 if NIGHTLY else 80,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
