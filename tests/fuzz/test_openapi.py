@@ -16,7 +16,7 @@ from rounds import NIGHTLY, run_rounds
 from server_process import environment, running_server
 
 FOLDER = Path(__file__).parent
-NUM_EXAMPLES = 2_000 if NIGHTLY else 15
+NUM_EXAMPLES = 2_000 if NIGHTLY else 6
 TIMEOUT_S = 4 * 3600 if NIGHTLY else 300
 
 
