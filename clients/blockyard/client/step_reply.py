@@ -57,16 +57,14 @@ def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
     )
 
 
+_BOUNDS = {error.code: error.bound for error in (InsufficientBlocks, QuotaExceeded)}
+"""By code, the figure that says how many blocks can ever be given."""
+
+
 def _can_wait(answer: Refused) -> bool:
     """Whether the admission can succeed once others, or others of its tenant, free their blocks."""
-    match answer.code:
-        case InsufficientBlocks.code:
-            at_most = answer.num_usable_blocks
-        case QuotaExceeded.code:
-            at_most = answer.num_quota_blocks
-        case _:
-            return False
-    return (answer.num_required_blocks or 0) <= (at_most or 0)
+    bound = _BOUNDS.get(answer.code)
+    return bound is not None and (answer.num_required_blocks or 0) <= (getattr(answer, bound) or 0)
 
 
 def _grow(

@@ -28,7 +28,7 @@ class TenantCalls:
         check_pool_name(self.name)
 
     def tenants(self) -> Call[Sequence[TenantReport]]:
-        """The pool's tenants by name: those that had a lease, or have a quota. A tenant sees itself alone."""
+        """The pool's tenants by name: those that have a lease or a quota. A tenant sees itself alone."""
         return Call(method="GET", path=pool_path(self.name, "tenants"), read=_read_tenants)
 
     def tenant(self, name: str) -> Call[TenantReport]:

@@ -35,7 +35,7 @@ class Charges:
 
     Args:
         num_blocks: Blocks, the null block included.
-        tenants: Those there are so far, at least one; others are named to `join`.
+        tenants: Those there are so far, at least one; one that comes later has no quota and holds nothing.
         held: For each block that is held, by tenant's number, how often it is.
 
     Attributes:
@@ -59,13 +59,9 @@ class Charges:
         for tenant in tenants:
             tenant.num_held_blocks = counts[tenant.number]
             self._num_charged += tenant.num_held_blocks
-            self.join(tenant)
+            self._num_guaranteed += tenant.quota.guaranteed_blocks
+            self._num_due += tenant.num_due_blocks
             self.acting = tenant
-
-    def join(self, tenant: Tenant) -> None:
-        """Keep the guarantee of a tenant from now on."""
-        self._num_guaranteed += tenant.quota.guaranteed_blocks
-        self._num_due += tenant.num_due_blocks
 
     def set_quota(self, tenant: Tenant, quota: Quota) -> None:
         """Give ``tenant`` another quota. What it holds already stays its own."""

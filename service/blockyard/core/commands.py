@@ -268,3 +268,8 @@ class Idempotent:
 
 
 Command: TypeAlias = PoolCommand | Idempotent
+
+
+def unkeyed(command: Command) -> PoolCommand:
+    """``command`` without its idempotency key."""
+    return command.command if isinstance(command, Idempotent) else command

@@ -165,6 +165,13 @@ class InsufficientBlocks(BlockyardError):
 
     code = "insufficient_blocks"
     title = "Too few blocks are free"
+    bound: ClassVar[str] = "num_usable_blocks"
+    """The figure that says how many can ever be given."""
+
+    @property
+    def can_pass(self) -> bool:
+        """Whether waiting can help: not where more are required than can ever be given."""
+        return bool(self.figures["num_required_blocks"] <= self.figures[self.bound])
 
     @classmethod
     def of(
@@ -192,6 +199,7 @@ class QuotaExceeded(InsufficientBlocks):
 
     code = "quota_exceeded"
     title = "The tenant's quota is exceeded"
+    bound = "num_quota_blocks"
 
     @classmethod
     def of(cls, num_required_blocks: int, num_held_blocks: int, num_quota_blocks: int) -> "QuotaExceeded":

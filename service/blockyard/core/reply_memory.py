@@ -45,12 +45,12 @@ class ReplyMemory:
 
     def remember(self, key: str, fingerprint: bytes, outcome: Reply | BlockyardError) -> None:
         """Keep ``outcome`` for repeats."""
-        self._num_block_ids += _count_block_ids(outcome)
+        self._num_block_ids += count_block_ids(outcome)
         while self._outcomes and (
             len(self._outcomes) >= self.max_replies or self._num_block_ids > MAX_BLOCK_IDS
         ):
             _, oldest = self._outcomes.pop(next(iter(self._outcomes)))
-            self._num_block_ids -= _count_block_ids(oldest)
+            self._num_block_ids -= count_block_ids(oldest)
         self._outcomes[key] = (fingerprint, outcome)
 
     def to_state(self) -> list[Any]:
@@ -66,7 +66,8 @@ class ReplyMemory:
         return memory
 
 
-def _count_block_ids(outcome: Reply | BlockyardError) -> int:
+def count_block_ids(outcome: Reply | BlockyardError) -> int:
+    """Entries of block tables, and raw blocks, that ``outcome`` tells of."""
     match outcome:
         case Allocated(block_ids=tables):
             return sum(map(len, tables))

@@ -35,7 +35,8 @@ from blockyard.server.durable import Durable
 from blockyard.server.histogram import add_histogram
 from blockyard.server.journal_metrics import JournalCollector
 from blockyard.server.pools import Pools
-from blockyard.server.tenant_metrics import TenantFigures, read_tenants, tenant_metrics
+from blockyard.server.tenant_metrics import read_tenants, tenant_metrics
+from blockyard.server.tenant_routes import TenantReply
 
 POOLS_A_SLICE = 50
 """Pools read in one turn of the event loop: well under a millisecond."""
@@ -86,7 +87,7 @@ class PoolFigures(NamedTuple):
     name: str
     statistics: Statistics
     residency: dict[str, Histogram]
-    tenants: list[TenantFigures]
+    tenants: list[TenantReply]
 
 
 def metrics_route(

@@ -38,7 +38,7 @@ class SeenTenants:
         return cls(
             num_named=num_named,
             told=[
-                TenantReply.of(pool.tenant(tenant.name), waiting[tenant.name])
+                TenantReply.of(pools, name, pool, tenant.name)
                 for tenant in sorted(most, key=lambda tenant: tenant.name)
             ],
         )

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from blockyard.core.commands import Allocate, Command, CreateLease, Step
+from blockyard.core.commands import Allocate, Command, CreateLease, Step, unkeyed
 from blockyard.core.errors import LimitExceeded
 from blockyard.core.pool import Pool
-from blockyard.server.waiting_room import unkeyed
 
 
 @dataclass(frozen=True, slots=True)

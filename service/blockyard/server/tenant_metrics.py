@@ -1,44 +1,21 @@
 """What `GET /metrics` tells of tenants: what each is promised, what it holds, and who waits."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from blockyard.core.ids import NO_TENANT
 from blockyard.core.pool import Pool
 from blockyard.server.pools import Pools
+from blockyard.server.tenant_routes import TenantReply
 
 
-class TenantFigures(NamedTuple):
-    """A tenant in a pool at one moment. ``max_blocks``: None for no bound."""
-
-    name: str
-    guaranteed_blocks: int
-    max_blocks: int | None
-    num_held_blocks: int
-    num_leases: int
-    num_sequences: int
-    num_waiting: int
-
-
-def read_tenants(pools: Pools, name: str, pool: Pool) -> list[TenantFigures]:
+def read_tenants(pools: Pools, name: str, pool: Pool) -> list[TenantReply]:
     """The tenants of ``pool``, which ``pools`` have under ``name``: those of none are one of them."""
-    return [
-        TenantFigures(
-            tenant.name,
-            tenant.quota.guaranteed_blocks,
-            tenant.quota.max_blocks,
-            tenant.num_held_blocks,
-            tenant.num_leases,
-            tenant.num_sequences,
-            pools.num_waiting(name, tenant.name),
-        )
-        for tenant in pool.tenants
-    ]
+    return [TenantReply.of(pools, name, pool, tenant.name) for tenant in pool.tenants]
 
 
-def tenant_metrics(pools: Iterable[tuple[str, list[TenantFigures]]]) -> Iterator[Metric]:
+def tenant_metrics(pools: Iterable[tuple[str, list[TenantReply]]]) -> Iterator[Metric]:
     """The families over all ``pools``, each by its name with its tenants."""
     held = _gauge("tenant_held_blocks", "Blocks that the tenant's leases hold, each counted once.")
     guaranteed = _gauge("tenant_guaranteed_blocks", "Blocks that the tenant can always hold.")
@@ -48,9 +25,9 @@ def tenant_metrics(pools: Iterable[tuple[str, list[TenantFigures]]]) -> Iterator
     waiting = _gauge("waiting_calls", "Calls that wait for blocks; those of no tenant have an empty one.")
     for pool, tenants in pools:
         for tenant in tenants:
-            labels = [pool, tenant.name]
+            labels = [pool, tenant.tenant]
             waiting.add_metric(labels, tenant.num_waiting)
-            if tenant.name == NO_TENANT:
+            if tenant.tenant == NO_TENANT:
                 continue
             held.add_metric(labels, tenant.num_held_blocks)
             guaranteed.add_metric(labels, tenant.guaranteed_blocks)

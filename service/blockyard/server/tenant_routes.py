@@ -11,7 +11,6 @@ from blockyard.core.errors import PoolNotFound, StaleEpoch, TenantNotFound
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import MAX_WEIGHT, Quota
-from blockyard.core.replies import TenantState
 from blockyard.server.access.principal import Principal
 from blockyard.server.access.protection import Asking
 from blockyard.server.api_router import api_router
@@ -53,11 +52,11 @@ class TenantReply(BaseModel):
     num_waiting: int = Field(description="Calls that wait for blocks.")
 
     @classmethod
-    def of(cls, state: TenantState, num_waiting: int) -> "TenantReply":
-        """The tenant that is in ``state``."""
-        told = asdict(state)
+    def of(cls, pools: Pools, name: str, pool: Pool, tenant: TenantId) -> "TenantReply":
+        """``tenant`` in ``pool``, which ``pools`` have under ``name``."""
+        told = asdict(pool.tenant(tenant))
         del told["epoch"]
-        return cls(**told, num_waiting=num_waiting)
+        return cls(**told, num_waiting=pools.num_waiting(name, tenant))
 
 
 class TenantsReply(BaseModel):
@@ -71,15 +70,12 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
     """The routes over ``pools``, by the time of ``clock``."""
     router = api_router("/pools/{pool}/tenants", tag="tenants")
 
-    def described(pool: str, found: Pool, tenant: TenantId) -> TenantReply:
-        return TenantReply.of(found.tenant(tenant), pools.num_waiting(pool, tenant))
-
     def set_quota(
         pool: str, tenant: str, quota: Quota | None, epoch: int | None, asking: Principal
     ) -> TenantReply:
         command = SetQuota(tenant=asking.tenant, epoch=epoch, holder=TenantId(tenant), quota=quota)
         pools.apply(pool, command, clock.now_ms())
-        return described(pool, pools.get(pool), command.holder)
+        return TenantReply.of(pools, pool, pools.get(pool), command.holder)
 
     @router.get(
         "",
@@ -91,7 +87,9 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
         names = [principal.tenant]
         if principal.sees_all:
             names = sorted(tenant.name for tenant in found.tenants if tenant.is_there)
-        return TenantsReply(epoch=found.epoch, tenants=[described(pool, found, name) for name in names])
+        return TenantsReply(
+            epoch=found.epoch, tenants=[TenantReply.of(pools, pool, found, name) for name in names]
+        )
 
     @router.get("/{tenant}", summary="One of them.", responses=refusals(PoolNotFound, TenantNotFound))
     async def describe_tenant(pool: str, tenant: TenantName, principal: Asking) -> TenantReply:
@@ -99,7 +97,7 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
         known = found.tenants.find(name) if principal.sees_all else None
         if name != principal.tenant and (known is None or not known.is_there):
             raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, and no quota")
-        return described(pool, found, name)
+        return TenantReply.of(pools, pool, found, name)
 
     @router.put(
         "/{tenant}",

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from blockyard.core.commands import Allocate, AllocateBlocks, Command, Idempotent, PoolCommand, Step
+from blockyard.core.commands import Allocate, AllocateBlocks, Command, Idempotent, Step, unkeyed
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, QuotaExceeded
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Allocated, BlocksAllocated, Reply
+from blockyard.core.reply_memory import count_block_ids
 from blockyard.core.waiting_line import WaitingLine
 
 Apply: TypeAlias = Callable[[Command], Reply]
@@ -133,7 +134,7 @@ class WaitingRoom:
                     reply = self._apply(self.leaving_reserved(waiter.command))
                 except InsufficientBlocks as error:
                     waiter.refusal = error
-                    if not can_ever_be_given(error):
+                    if not error.can_pass:
                         self._refuse(waiter, error)
                         return True
                 except Exception as error:  # noqa: BLE001 - its caller is told, and others go on
@@ -165,7 +166,8 @@ class WaitingRoom:
 
     def _give(self, waiter: Waiter, reply: Reply) -> None:
         tenant = waiter.asked.tenant
-        self._line.served(tenant, _num_blocks(reply), self._pool.tenant(tenant).weight)
+        assert isinstance(reply, (Allocated, BlocksAllocated)), f"{reply!r} gives no blocks"
+        self._line.served(tenant, count_block_ids(reply), self._pool.tenant(tenant).weight)
         self._end(waiter)
         waiter.outcome.set_result(reply)
 
@@ -175,24 +177,3 @@ class WaitingRoom:
 
     def _end(self, waiter: Waiter) -> None:
         self._line.leave(waiter.asked.tenant, waiter)
-
-
-def unkeyed(command: Command) -> PoolCommand:
-    """``command`` without its idempotency key."""
-    return command.command if isinstance(command, Idempotent) else command
-
-
-def can_ever_be_given(refusal: InsufficientBlocks) -> bool:
-    """Whether waiting helps against it."""
-    figures = refusal.figures
-    at_most = figures["num_quota_blocks" if isinstance(refusal, QuotaExceeded) else "num_usable_blocks"]
-    return bool(figures["num_required_blocks"] <= at_most)
-
-
-def _num_blocks(reply: Reply) -> int:
-    match reply:
-        case Allocated(block_ids=tables):
-            return sum(map(len, tables))
-        case BlocksAllocated(block_ids=block_ids):
-            return len(block_ids)
-    raise AssertionError(f"{reply!r} gives no blocks")

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from blockyard.core.commands import Command
+from blockyard.core.commands import Command, unkeyed
 from blockyard.core.errors import InsufficientBlocks, LimitExceeded, NotReady, Overloaded, Unauthorized
 from blockyard.core.ids import TenantId
 from blockyard.core.replies import Reply
@@ -17,7 +17,7 @@ from blockyard.server.pools import Pools
 from blockyard.server.readiness import RETRY_AFTER_MS as STOPPED_RETRY_AFTER_MS
 from blockyard.server.sse import hung_up
 from blockyard.server.tenant_limits import TenantLimits
-from blockyard.server.waiting_room import Waiter, WaitingRoom, can_ever_be_given, unkeyed
+from blockyard.server.waiting_room import Waiter, WaitingRoom
 
 RETRY_AFTER_MS = 1_000
 """When there may be room for one more."""
@@ -29,18 +29,14 @@ class HasToWait(Exception):
     Attributes:
         pool: The pool's name.
         command: What it asks for.
-        tenant: Whose it is.
         wait_ms: How long it may wait.
         refusal: Why it is not done; None where others of its tenant wait before it.
     """
 
-    def __init__(
-        self, pool: str, command: Command, tenant: TenantId, wait_ms: int, refusal: InsufficientBlocks | None
-    ) -> None:
+    def __init__(self, pool: str, command: Command, wait_ms: int, refusal: InsufficientBlocks | None) -> None:
         super().__init__(pool)
         self.pool = pool
         self.command = command
-        self.tenant = tenant
         self.wait_ms = wait_ms
         self.refusal = refusal
 
@@ -93,15 +89,14 @@ class WaitingRooms:
         """
         if wait_ms > self._max_wait_ms:
             raise LimitExceeded.of("max_wait_ms", self._max_wait_ms, f"no call waits for {wait_ms} ms here")
-        tenant = unkeyed(command).tenant
         if self._pools.has_waiting_before(pool, command):
-            raise HasToWait(pool, command, tenant, wait_ms, None)
+            raise HasToWait(pool, command, wait_ms, None)
         try:
             return self._pools.apply(pool, command, self._clock.now_ms())
         except InsufficientBlocks as refusal:
-            if not can_ever_be_given(refusal):
+            if not refusal.can_pass:
                 raise
-            raise HasToWait(pool, command, tenant, wait_ms, refusal) from None
+            raise HasToWait(pool, command, wait_ms, refusal) from None
 
     async def wait(self, late: HasToWait, scope: Scope, receive: Receive, num_bytes: int) -> Reply:
         """The reply once it is the turn of a call that has to wait, the request of ``scope``.
@@ -115,11 +110,12 @@ class WaitingRooms:
             ClientGone: ``receive`` says that nobody is there to be answered; nothing is left of it.
             BlockyardError: It is refused for another reason, such as the end of its lease.
         """
-        self._check_room(late.tenant, num_bytes)
+        tenant = unkeyed(late.command).tenant
+        self._check_room(tenant, num_bytes)
         room = self._pools.waiting_room(late.pool, self._clock.now_ms, self._tenant_limits.check)
         waiter = room.join(late.command, late.refusal)
-        self._waiting[late.tenant] += 1
-        self._waiting_bytes[late.tenant] += num_bytes
+        self._waiting[tenant] += 1
+        self._waiting_bytes[tenant] += num_bytes
         self._scopes[waiter] = (room, scope)
         self._review(waiter)
         try:
@@ -128,10 +124,10 @@ class WaitingRooms:
         finally:
             room.leave(waiter)
             del self._scopes[waiter]
-            self._waiting[late.tenant] -= 1
-            self._waiting_bytes[late.tenant] -= num_bytes
-            if not self._waiting[late.tenant]:
-                del self._waiting[late.tenant], self._waiting_bytes[late.tenant]
+            self._waiting[tenant] -= 1
+            self._waiting_bytes[tenant] -= num_bytes
+            if not self._waiting[tenant]:
+                del self._waiting[tenant], self._waiting_bytes[tenant]
 
     def review(self) -> None:
         """Refuse those whose tokens are not known any more."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from blockyard.core.commands import Command, Idempotent, PoolCommand
+from blockyard.core.commands import Command, Idempotent, unkeyed
 from blockyard.server.commands.data_dir import data_dir_type, reading
 from blockyard.server.commands.json_output import json_option, print_json
 from blockyard.server.journal.errors import DamagedJournal
@@ -75,7 +75,7 @@ def _commands(journal: Journal, stored: StoredPool, after: int) -> Iterator[tupl
 
 
 def _document(pool: str, number: int, now_ms: int, asked: Command) -> dict[str, Any]:
-    inner = _inner(asked)
+    inner = unkeyed(asked)
     return {
         "pool": pool,
         "number": number,
@@ -84,11 +84,6 @@ def _document(pool: str, number: int, now_ms: int, asked: Command) -> dict[str, 
         **({"idempotency_key": asked.key} if isinstance(asked, Idempotent) else {}),
         "fields": _plain(asdict(inner)),
     }
-
-
-def _inner(asked: Command) -> PoolCommand:
-    """The command itself, without its key."""
-    return asked.command if isinstance(asked, Idempotent) else asked
 
 
 def _plain(value: Any) -> Any:
@@ -108,7 +103,7 @@ def _time(now_ms: int) -> str:
 
 def _sentence(asked: Command) -> str:
     """The command's name and what is not left out of it."""
-    inner = _inner(asked)
+    inner = unkeyed(asked)
     given = {
         name: value for name, value in _flat(_plain(asdict(inner))) if value not in (None, "", [], {}, False)
     }

@@ -20,9 +20,10 @@ from blockyard.server.commands.reach import Reach, server_options
 from blockyard.server.commands.table import print_facts
 
 NONE = "none"
+"""How it is said, and shown, that there is no bound."""
+
 NO_NAME = "-"
 """Of those who have no tenant: no tenant is called so."""
-"""How it is said, and shown, that there is no bound, or no tenant."""
 
 WIDE = 96
 """Columns of a terminal that has room for bars."""

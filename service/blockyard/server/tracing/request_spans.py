@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blockyard.core.commands import Command, Idempotent
+from blockyard.core.commands import Command, unkeyed
 from blockyard.core.errors import BlockyardError
 from blockyard.core.replies import Reply
 from blockyard.server.events.hub import EventHub
@@ -105,7 +105,7 @@ class TracedPools(Pools):
         """As `Pools.apply`. A refusal's code is the span's ``error.type``."""
         if not get_current_span().is_recording():
             return super().apply(name, command, now_ms)
-        asked = command.command if isinstance(command, Idempotent) else command
+        asked = unkeyed(command)
         span = self._tracer.start_span(f"apply {type(asked).__name__}", attributes={"blockyard.pool": name})
         try:
             return super().apply(name, command, now_ms)
