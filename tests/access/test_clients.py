@@ -65,7 +65,7 @@ def test_a_client_without_one_shows_none() -> None:
 
 
 @pytest.mark.parametrize("transport", ["lean", "httpx"])
-def test_no_redirect_is_followed_and_so_no_token_goes_elsewhere(transport: Any) -> None:
+def test_only_a_pools_redirect_is_followed_and_no_token_goes_elsewhere_otherwise(transport: Any) -> None:
     with (
         peer(response(200, {"pools": []})) as elsewhere,
         peer(response(307, location=f"{elsewhere.url}/v1/pools")) as server,

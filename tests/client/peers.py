@@ -55,6 +55,23 @@ def problem(status: int, code: str, **figures: Any) -> bytes:
     )
 
 
+def owned(body: Any, ownership: int, status: int = 200) -> bytes:
+    """A node's response about a pool that it owns as the how manieth."""
+    return response(status, body, **{"blockyard-ownership": str(ownership)})
+
+
+def elsewhere(url: str, ownership: int) -> Callable[[Received], bytes]:
+    """A node's response about a pool that the node at ``url`` owns."""
+
+    def answer(request: Received) -> bytes:
+        location = url + request.target
+        figures = {"pool": "p", "node": "owner", "url": location, "ownership": ownership}
+        document = {"code": "pool_elsewhere", "status": 307, "detail": "elsewhere", **figures}
+        return response(307, document, location=location)
+
+    return answer
+
+
 def forward(url: str) -> Callable[[Received], bytes]:
     """Answers what the server at ``url`` answers."""
     parts = urlsplit(url)

@@ -243,12 +243,6 @@ def test_a_read_has_no_key() -> None:
     assert "Idempotency-Key" not in request.headers
 
 
-def test_a_redirect_is_not_followed() -> None:
-    error, actions = deliver_with(PoolCalls("p").stats(), Response(307, {"location": "http://elsewhere/"}))
-    assert isinstance(error, UnexpectedReply)
-    assert len(actions) == 1
-
-
 @pytest.mark.parametrize("lost", [LOST, NothingArrived("closed")])
 def test_a_repeated_delete_that_finds_nothing_has_succeeded(lost: ConnectionLost) -> None:
     value, _ = deliver_with(PoolCalls("p").delete(), lost, refusal(404, "pool_not_found"))
