@@ -60,36 +60,41 @@ class Cluster:
     """Nodes by origin.
 
     Attributes:
-        origins: All of them; the first owns the pool at first.
-        owner, number: Who owns it, and as the how manieth.
+        origins: All of them. They own the pool in turn, the first at first.
+        number: The how manieth owner that is.
         dead: They answer nothing.
-        beliefs: Of those that have not heard of the owner's number: owner and number before.
+        beliefs: Of those that have not heard of later owners: the number that they know.
     """
 
     origins: list[str]
-    owner: str
     number: int = 1
     dead: set[str] = field(default_factory=set)
-    beliefs: dict[str, tuple[str, int]] = field(default_factory=dict)
+    beliefs: dict[str, int] = field(default_factory=dict)
 
-    def take_over(self, origin: str, unaware: set[str]) -> None:
-        """``origin`` is the next owner, if it lives; those ``unaware`` believe in the one before."""
-        if origin not in self.dead:
-            for node in unaware - {origin}:
-                self.beliefs.setdefault(node, (self.owner, self.number))
-            self.beliefs.pop(origin, None)
-            self.owner, self.number = origin, self.number + 1
+    def owner(self, number: int) -> str:
+        """The node that is the owner of this number."""
+        return self.origins[(number - 1) % len(self.origins)]
 
-    def settle(self) -> None:
-        """All hear of the owner, and all that are dead are started anew."""
-        self.beliefs.clear()
-        self.dead.clear()
+    def do(self, what: str) -> None:
+        """Have this happen. Whose pool is taken over unnoticed believes that it has it still."""
+        if what.startswith("take over"):
+            if what.endswith("unnoticed"):
+                self.beliefs.setdefault(self.owner(self.number), self.number)
+            self.number += 1
+            self.beliefs.pop(self.owner(self.number), None)
+        if what == "owner dies":
+            self.dead.add(self.owner(self.number))
+        if what.startswith("all live"):
+            self.dead.clear()
+        if what.endswith("hear"):
+            self.beliefs.clear()
 
     def answer(self, request: Request) -> Response:
         """What the node at the request's origin answers."""
         if request.origin in self.dead:
             raise ConnectionLost("dead")
-        owner, number = self.beliefs.get(request.origin, (self.owner, self.number))
+        number = self.beliefs.get(request.origin, self.number)
+        owner = self.owner(number)
         return answer(number) if owner == request.origin else elsewhere(owner, number, request.target)
 
 

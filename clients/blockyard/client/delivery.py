@@ -36,7 +36,7 @@ from blockyard.client.errors import (
 from blockyard.client.retry import ALONE, IN_CLUSTER, Attempts, RetryPolicy
 from blockyard.client.routes import Routes
 from blockyard.client.wire import Response
-from blockyard.core.errors import BlockyardError, PoolElsewhere, RequestTimeout
+from blockyard.core.errors import BlockyardError, PoolElsewhere, PoolNotFound, RequestTimeout
 
 T = TypeVar("T")
 
@@ -44,7 +44,6 @@ OWNERSHIP = "blockyard-ownership"
 """The header by which an owner says the how manieth it is."""
 MAX_REDIRECTS = 5
 """So many in a row are followed without a pause; one more is a try that has failed."""
-_REDIRECT = 307
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -126,7 +125,7 @@ class Delivery(Generic[T]):
             BlockyardError: It is a refusal.
         """
         told = response.headers.get(OWNERSHIP)
-        if told is not None and response.status != _REDIRECT:
+        if told is not None:
             self._check_owner(told, response)
         return self._call.read(response)
 
@@ -151,6 +150,8 @@ class Delivery(Generic[T]):
                 return Pause(0.0)
         if is_of_node(error) and not (isinstance(error, NothingArrived) and self._attempts is None):
             routes.leave(call.path, self.request.origin)
+        if isinstance(error, PoolNotFound):
+            routes.forget(call.path)
         if call.unreachable is not None and isinstance(error, ConnectionLost):
             return Instead(call.unreachable)
         if self._attempts is not None and call.if_gone is not None and isinstance(error, call.if_gone[0]):

@@ -37,18 +37,19 @@ class Routes:
         given: As given.
     """
 
-    __slots__ = ("_found", "_lock", "_next", "given")
+    __slots__ = ("_found", "_has_found", "_lock", "_next", "given")
 
     def __init__(self, given: Sequence[str]) -> None:
         self.given = tuple(given)
         self._next = 0
         self._found: dict[str, Found] = {}
+        self._has_found = False
         self._lock = threading.Lock()
 
     @property
     def is_cluster(self) -> bool:
         """Whether there is more than one node, as far as is known."""
-        return len(self.given) > 1 or bool(self._found)
+        return len(self.given) > 1 or self._has_found
 
     def start(self, path: str) -> str:
         """Where to send a call for ``path``."""
@@ -99,6 +100,11 @@ class Routes:
             if self.given[self._next] == origin:
                 self._next = (self._next + 1) % len(self.given)
 
+    def forget(self, path: str) -> None:
+        """The pool of ``path`` is gone: one made anew under its name has owners of its own."""
+        with self._lock:
+            self._found.pop(pool_of(path), None)
+
     def named(self, location: str | None, request: Request) -> str | None:
         """The node where ``location`` sends ``request``; None where it is not to be followed.
 
@@ -119,6 +125,7 @@ class Routes:
         if pool not in self._found and len(self._found) >= MAX_POOLS:
             del self._found[next(iter(self._found))]
         self._found[pool] = found
+        self._has_found = True
 
     def __str__(self) -> str:
         return ", ".join(self.given)
