@@ -94,6 +94,12 @@ def test_pauses_double_to_a_bound_and_are_drawn_from_zero() -> None:
     assert Attempts(POLICY, 0.0).pause_s(LOST, 0.0, lambda: 0.0) == 0.0
 
 
+def test_any_number_of_tries_has_pauses_within_their_bound() -> None:
+    attempts = Attempts(RetryPolicy(max_attempts=None, max_pause_s=0.3), 0.0)
+    pauses = [attempts.pause_s(LOST, 0.0, lambda: 1.0) for _ in range(2_000)]
+    assert pauses[-1] == 0.3
+
+
 def test_tries_end_with_the_number_allowed() -> None:
     attempts = Attempts(RetryPolicy(max_attempts=2), 0.0)
     assert attempts.pause_s(LOST, 0.0, lambda: 0.0) is not None

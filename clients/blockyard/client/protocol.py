@@ -101,7 +101,7 @@ class ServerCalls:
         return Call(method="POST", path="/v1/hash", read=_read_hashed, body=encode(body, Form.JSON))
 
     def pools(self) -> Call[Sequence[PoolDescription]]:
-        """All pools."""
+        """All pools; in a cluster, those of the node that is asked."""
         return Call(method="GET", path="/v1/pools", read=_read_pools)
 
     def cluster(self) -> Call[ClusterReport]:

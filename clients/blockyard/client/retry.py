@@ -52,6 +52,9 @@ ALONE = RetryPolicy()
 IN_CLUSTER = RetryPolicy(max_attempts=None, max_pause_s=0.5)
 """At several nodes: another one takes a pool over within seconds, and no call is to fail for that."""
 
+_MAX_DOUBLINGS = 64
+"""More would be centuries, and soon no number."""
+
 
 class Attempts:
     """The tries of one call.
@@ -85,7 +88,8 @@ class Attempts:
             return None
         if self._num_failed == 1 and isinstance(error, NothingArrived):
             return 0.0
-        bound = min(self._policy.first_pause_s * 2 ** (self._num_failed - 1), self._policy.max_pause_s)
+        doubled = 2.0 ** min(self._num_failed - 1, _MAX_DOUBLINGS)
+        bound = min(self._policy.first_pause_s * doubled, self._policy.max_pause_s)
         pause = _asked_s(error) + draw() * bound
         return pause if now_s + pause <= self._last_s else None
 
