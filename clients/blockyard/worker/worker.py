@@ -15,7 +15,7 @@ from typing import Self
 
 import torch
 
-from blockyard.client import Client, Tls
+from blockyard.client import Client, RetryPolicy, Tls
 from blockyard.client.origins import origins_of
 from blockyard.client.tls import context_for
 from blockyard.worker.heartbeats import Heartbeats
@@ -64,8 +64,10 @@ class Worker:
         self.rank = rank
         self.device = torch.device(device)
         self.worker_id = f"rank-{rank}" if worker_id is None else worker_id
+        origins = origins_of(url)
         self._place = Place(
-            partial(Client, url, token=token, tls=context_for(origins_of(url), tls)),
+            partial(Client, origins, token=token, tls=context_for(origins, tls)),
+            RetryPolicy(max_attempts=len(origins)),
             pool,
             worker_id=self.worker_id,
             rank=rank,
