@@ -152,6 +152,15 @@ def test_no_more_than_so_many_pools_are_remembered_and_the_first_is_forgotten_fi
     assert [routes.start(path) for path in (paths[0], paths[1], paths[-1])] == [A, B, B]
 
 
+def test_a_pool_that_is_to_be_made_anew_is_made_where_a_node_says() -> None:
+    routes = Routes([A])
+    routes.note_reply(PATH, B, 9)
+    assert routes.note_redirect("/v1/pools/p", C, 0)
+    assert routes.start("/v1/pools/p") == C
+    assert not routes.note_reply(PATH, C, 8)
+    assert routes.note_reply(PATH, C, 10)
+
+
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(["reply", "redirect", "leave"]),

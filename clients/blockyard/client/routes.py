@@ -76,7 +76,7 @@ class Routes:
         return True
 
     def note_redirect(self, path: str, origin: str, ownership: int) -> bool:
-        """A node says that ``origin`` owns the pool of ``path``, as the one of that number.
+        """A node says that ``origin`` owns the pool of ``path``, as the one of that number; 0: is to make it.
 
         Returns:
             Whether it may be so: False where a later owner has answered.
@@ -85,7 +85,7 @@ class Routes:
         with self._lock:
             known = self._found.get(pool)
             highest = 0 if known is None else known.ownership  # only an owner itself raises it
-            if ownership < highest:
+            if 0 < ownership < highest:
                 return False
             self._note(pool, Found(origin, highest))
         return True
