@@ -49,14 +49,14 @@ class Maker:
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.stream.create(self._node.settings.num_replicas)
-                role.stream.ownership = 1
-                await role.stream.publish(Entry.take_over(me, ownership=1, number=0))
+                role.stream.ownership = ownership = await joined.registry.first_ownership()
+                await role.stream.publish(Entry.take_over(me, ownership, number=0))
                 registered = RegisteredPool(
                     name=name,
                     key=key,
                     definition=encode_definition(config, request),
                     node=self._node.settings.node,
-                    ownership=1,
+                    ownership=ownership,
                 )
                 await joined.registry.create(registered)
         except Raced as error:

@@ -17,6 +17,9 @@ from blockyard.server.journal.interface import PoolKey
 
 log = structlog.get_logger("blockyard.cluster")
 
+OWNERS_BITS = 20
+"""In a million owners one after the other no pool reaches the numbers of one that is made later."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredPool:
@@ -120,6 +123,13 @@ class Registry:
         """
         revision = await self._bucket.create(pool.name, pool.encode())
         self._hear(Stored(pool.name, pool.encode(), revision))
+
+    async def first_ownership(self) -> int:
+        """The number of a new pool's first owner: higher than any that an earlier pool of its name had.
+
+        Callers who knew that pool would not believe a lower one. Raises what NATS says against it.
+        """
+        return (await self._bucket.last_revision() + 1) << OWNERS_BITS
 
     async def note_owner(self, name: str, node: str, ownership: int) -> None:
         """``node`` owns the pool now, under this number. Raises what NATS says against it."""
