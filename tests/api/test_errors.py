@@ -192,6 +192,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "worker_not_found": (provoke_worker_not_found, 404, {}),
     "worker_replaced": (provoke_worker_replaced, 409, {}),
     "no_events": (provoke_no_events, 404, {}),
+    "no_cluster": (lambda api: api.get("/v1/cluster"), 404, {}),
     "pool_exists": (provoke_pool_exists, 409, {}),
     "pool_in_use": (provoke_pool_in_use, 409, {}),
     "sequence_exists_elsewhere": (provoke_sequence_exists_elsewhere, 409, {}),
@@ -285,8 +286,8 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
 OVER_SOCKETS = {"head_too_large", "request_timeout"}
 """See `api.test_connections`."""
 
-IN_A_CLUSTER = {"pool_elsewhere", "no_cluster"}
-"""See `cluster`; how the first is rendered, below."""
+IN_A_CLUSTER = {"pool_elsewhere"}
+"""See `cluster`; how it is rendered, below."""
 
 
 def test_every_error_class_has_a_case() -> None:
