@@ -24,11 +24,13 @@ from blockyard.client import (
     may_have_been_done,
 )
 from blockyard.client.call import Call
-from blockyard.client.delivery import Delivery, Instead, Pause, Surroundings, origin_of
+from blockyard.client.delivery import Delivery, Instead, Pause, Surroundings
 from blockyard.client.errors import NothingArrived
 from blockyard.client.lease_protocol import LeaseCalls
+from blockyard.client.origins import origin_of
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import Attempts
+from blockyard.client.routes import Routes
 from blockyard.client.wire import Request, Response
 from blockyard.core.ids import LeaseId
 
@@ -63,13 +65,13 @@ def deliver_with(
     call: Call[Any], *outcomes: Response | BlockyardError, policy: RetryPolicy = POLICY
 ) -> tuple[Any, list[Request | Pause]]:
     """The value or error that ``outcomes`` lead to, and what was done on the way."""
-    delivery = Delivery(call, "http://home:1", policy, surroundings())
+    delivery = Delivery(call, Routes(["http://home:1"]), policy, surroundings())
     actions: list[Request | Pause] = []
     for outcome in outcomes:
         actions.append(delivery.request)
         response = outcome if isinstance(outcome, Response) else None
         try:
-            return call.read(answered(outcome)), actions
+            return delivery.read(answered(outcome)), actions
         except BlockyardError as error:
             verdict = delivery.failed(error, response)
             if verdict is None:
@@ -166,7 +168,7 @@ def test_bounds_that_allow_no_try_are_refused(bounds: dict[str, Any]) -> None:
 def test_no_try_starts_after_the_time_in_all() -> None:
     policy = RetryPolicy(max_attempts=99, first_pause_s=1.0, max_pause_s=1.0, max_total_s=5.0)
     world = surroundings(iter([10.0, 12.0, 14.5]))
-    delivery = Delivery(PoolCalls("p").stats(), "http://home:1", policy, world)
+    delivery = Delivery(PoolCalls("p").stats(), Routes(["http://home:1"]), policy, world)
     assert delivery.failed(LOST, None) == Pause(1.0)
     assert delivery.failed(LOST, None) is None
 

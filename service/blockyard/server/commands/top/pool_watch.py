@@ -13,8 +13,8 @@ from typing import Self
 import httpx
 
 from blockyard.client.call import reader, success
-from blockyard.client.delivery import origin_of
 from blockyard.client.errors import ConnectionLost
+from blockyard.client.origins import origin_of
 from blockyard.client.paths import check_pool_name, pool_path
 from blockyard.client.tls import context_for
 from blockyard.client.token import token_headers
@@ -69,7 +69,7 @@ class PoolWatch:
             base_url=origin,
             timeout=TIMEOUT_S,
             headers=token_headers(server.token),
-            verify=context_for(origin, tls_files(server)) or True,
+            verify=context_for([origin], tls_files(server)) or True,
         )
 
     def look(self) -> SeenPool:
