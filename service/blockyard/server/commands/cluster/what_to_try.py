@@ -40,7 +40,7 @@ def what_to_try(trial: Trial, folder: Path) -> str:
         f"  curl -L -X PUT {trial.nodes[0].url}/v1/pools/demo -H 'Content-Type: application/json' \\",
         """    -d '{"num_blocks": 1000, "block_size": 16}'""",
         "See who owns it, and who is to take it over:",
-        f"  blockyard cluster show --watch --url {trial.nodes[-1].url}",
+        f"  blockyard cluster show --watch --url {','.join(node.url for node in trial.nodes)}",
         "Kill its owner, by its pid above, and see it move:",
         f"  kill -9 {trial.nodes[0].process_id}",
         "",
