@@ -3,7 +3,6 @@
 import { ClusterNodes } from "./cluster_nodes.js";
 import { ClusterPools, dashboardOf } from "./cluster_pools.js";
 import { at, setText } from "./dom.js";
-import { duration } from "./figures.js";
 import { isNode, readCluster } from "./server.js";
 
 const EVERY_MS = 1_000;
@@ -67,9 +66,10 @@ export class Cluster {
     at("cluster").hidden = report === null;
     at("cluster").toggleAttribute("data-old", false);
     showBanner(report);
+    setText(at("pools-title"), report === null ? "Pools" : "Pools of this node");
     if (report !== null) {
       setText(at("cluster-title"), `Cluster ${report.cluster}`);
-      setText(at("cluster-note"), `Asked of ${report.node}: ${standing(report)}`);
+      setText(at("cluster-note"), `${report.node}: ${standing(report)}`);
       this.#nodes.show(report);
       this.#pools.show(report);
     }
@@ -95,5 +95,5 @@ function warning({ node, is_connected: isConnected, lease_left_ms: left }) {
 
 function standing({ is_connected: isConnected, lease_left_ms: left }) {
   const nats = isConnected ? "connected to NATS" : "not connected to NATS";
-  return left > 0 ? `${nats}, lease for ${duration(left)}` : `${nats}, no lease`;
+  return left > 0 ? `${nats}, lease for ${(left / 1_000).toFixed(1)} s` : `${nats}, no lease`;
 }

@@ -13,7 +13,7 @@ export class ClusterPools {
     { text: (pool) => pool.node ?? "none", mark: (pool) => (pool.node === null ? "lost" : "") },
     { text: (pool) => pool.standby ?? "none" },
     { text: (pool) => count(pool.ownership), isNumber: true },
-    { text: (pool) => (pool.lag === null ? "–" : count(pool.lag)), isNumber: true },
+    { text: (pool) => (pool.lag === null ? "-" : count(pool.lag)), isNumber: true },
   ]);
 
   constructor() {

@@ -30,6 +30,7 @@ let isPaused = false;
 let lastHeard = null;
 let failure = null;
 let isWaiting = false; // for a token
+let isEager = false; // to bring whoever chose a pool to what is shown of it
 
 // Following
 
@@ -113,6 +114,10 @@ function show() {
   const hasChosen = figures.chosen?.pool === chosen;
   details.show(chosen, hasChosen ? figures.chosen.stats : (known.get(chosen) ?? null));
   showElsewhere();
+  if (isEager && !at("details").hidden) {
+    isEager = false;
+    at("details-title").focus();
+  }
 }
 
 /** The chosen pool may have moved to another node, or never have been here. */
@@ -162,10 +167,10 @@ function poolOfAddress() {
 
 function choose(name) {
   chosen = name;
+  isEager = name !== null;
   history.replaceState(null, "", name === null ? location.pathname : `#pool=${encodeURIComponent(name)}`);
   follow();
   show();
-  if (name !== null) at("details-title").focus();
 }
 
 at("pause").addEventListener("click", () => {
