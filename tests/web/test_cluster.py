@@ -7,9 +7,9 @@ from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from blockyard.client import Client
 from cluster.made_up_report import URL, make_node, make_pool, make_report
+from cluster.told_cluster import ToldCluster, telling_server
 from server_process import ServerProcess
 from web.browser import PHONE, WIDE, visiting
-from web.told_cluster import ToldCluster, telling_server
 
 TIMEOUT_MS = 30_000
 

@@ -66,8 +66,8 @@ class Trial:
         say(f"starting {_number(len(self.nats.places), 'NATS server')}")
         self._ending.enter_context(self.nats)
         say(f"starting {_number(len(self._ports), 'node')}")
-        options = ("--cluster", self.nats.urls, "--cluster-name", CLUSTER)
-        options += ("--cluster-replicas", str(min(len(self.nats.places), MAX_REPLICAS)))
+        replicas = str(min(len(self.nats.places), MAX_REPLICAS))
+        options = ("--cluster", self.nats.urls, "--cluster-name", CLUSTER, "--cluster-replicas", replicas)
         self._ending.callback(self._stop_nodes)
         for number, port in enumerate(self._ports, 1):
             name = f"node-{number}"

@@ -1,4 +1,4 @@
-"""A server that tells of a cluster what it is told to, for what a page makes of it."""
+"""A server that tells of a cluster what it is told to, for what others make of it."""
 
 import threading
 from collections.abc import Iterator
