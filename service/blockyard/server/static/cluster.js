@@ -87,7 +87,7 @@ function showBanner(report) {
 function warning({ node, is_connected: isConnected, lease_left_ms: left }) {
   if (left <= 0) {
     const why = isConnected ? "until it has a new one" : "until it reaches NATS again";
-    return `${node} has no lease: it answers for no pool ${why}. Another node takes its pools over.`;
+    return `${node} has no lease: it answers for no pool ${why}. Meanwhile another node may take them over.`;
   }
   if (!isConnected) return `${node} does not reach NATS: once its lease runs out, it answers for no pool.`;
   return "";

@@ -54,8 +54,8 @@ def why_it_ended(ended: Ended, trial: Trial) -> str:
     status = ended.exit_status
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     if ended.is_node:
-        num_left = sum(node.exit_status is None for node in trial.nodes)
-        what = f"{num_left} of {len(trial.nodes)} nodes are left, and take its pools over"
+        left = [node.name for node in trial.nodes if node.exit_status is None]
+        what = f"its pools are for {' and '.join(left)} to take over" if left else "it was the last node"
     else:
         what = "while more than half of the NATS servers run, the nodes go on"
     return f"{ended.name} {how}: {what}"
