@@ -1,4 +1,4 @@
-"""``blockyard cluster try`` whole: three nodes, three NATS servers, one node killed, and what is left of all."""
+"""``blockyard cluster try`` whole: three nodes and NATS servers, a node killed, and what is left of all."""
 
 import json
 import os
