@@ -333,7 +333,7 @@ class ClusterNode:
         holder = followed.holder
         if followed.is_deleted:
             if is_first:
-                self.do(self._maker.bury(pool))
+                self.do(self._maker.bury(pool, followed.ownership))
         elif holder is None:
             if followed.heir == node or (is_first and followed.heir not in members.live):
                 how = TakeOver.PLANNED if followed.heir == node else TakeOver.FORCED
