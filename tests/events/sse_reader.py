@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from access.token_files import bearing
+
 TIMEOUT_S = 30
 
 
@@ -33,11 +35,14 @@ def _message(block: bytes) -> Message | None:
 
 
 @contextmanager
-def subscribed(port: int, path: str, last_event_id: str | None = None) -> Iterator[Iterator[Message]]:
+def subscribed(
+    port: int, path: str, last_event_id: str | None = None, *, token: str | None = None
+) -> Iterator[Iterator[Message]]:
     """The messages of a stream, each as it comes; they end where the stream does."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", path, headers={"Last-Event-ID": last_event_id} if last_event_id else {})
+        last_read = {"Last-Event-ID": last_event_id} if last_event_id else {}
+        connection.request("GET", path, headers={**last_read, **bearing(token)})
         response = connection.getresponse()
         assert response.status == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
