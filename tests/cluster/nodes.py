@@ -76,7 +76,10 @@ def follow(url: str, method: str, target: str, body: Any = None, **headers: str)
         nonlocal reply
         if reply.status == 307:
             to = urlsplit(reply.headers["Location"])
-            reply = ask(f"{to.scheme}://{to.netloc}", method, target, body, **headers)
+            try:
+                reply = ask(f"{to.scheme}://{to.netloc}", method, target, body, **headers)
+            except (http.client.HTTPException, ConnectionError):  # it is gone, or about to go
+                reply = ask(url, method, target, body, **headers)
         elif reply.is_moving:
             reply = ask(url, method, target, body, **headers)
         return reply.status != 307 and not reply.is_moving
@@ -92,11 +95,13 @@ class Nodes:
     Attributes:
         nats: Where they meet.
         options: What each is told beside its name.
+        token: What they are asked for reports with.
         processes: Those that were started last.
     """
 
     nats: NatsServers
     options: tuple[str, ...]
+    token: str | None = None
     processes: dict[str, ServerProcess] = field(default_factory=dict)
 
     def begin(self, name: str, *options: str, stderr: int | None = None) -> subprocess.Popen[str]:
@@ -110,6 +115,8 @@ class Nodes:
         """Start nodes, until they are ready and know of one another. One that comes back has its URL."""
         begun = {name: self.begin(name) for name in names}
         for name, process in begun.items():
+            if name in self.processes:
+                require(self.processes[name].process.stdout).close()
             self.processes[name] = ServerProcess("", process)
         for name, process in begun.items():
             line = first_line(require(process.stdout))
@@ -135,7 +142,7 @@ class Nodes:
 
     def report(self, name: str) -> ClusterReport:
         """The cluster, as the node of this name knows it."""
-        with Client(self.url(name)) as client:
+        with Client(self.url(name), token=self.token) as client:
             return client.cluster()
 
     def live(self, name: str) -> set[str]:
@@ -184,10 +191,10 @@ class Nodes:
 
 
 @contextmanager
-def running_nodes(*options: str, names: Sequence[str] = TWO) -> Iterator[Nodes]:
+def running_nodes(*options: str, names: Sequence[str] = TWO, token: str | None = None) -> Iterator[Nodes]:
     """Nodes that are ready, and a NATS server of their own; in the end they are killed."""
     with TemporaryDirectory(prefix="blockyard-") as folder, NatsServers(Path(folder), num_servers=1) as nats:
-        nodes = Nodes(nats, options)
+        nodes = Nodes(nats, options, token)
         try:
             nodes.start(*names)
             yield nodes
@@ -208,10 +215,9 @@ def pool_of(first: str, names: Sequence[str] = TWO) -> str:
     return next(name for name in made if candidates(name, list(names))[0] == first)
 
 
-def make_pool(nodes: Nodes, pool: str, **options: Any) -> str:
+def make_pool(nodes: Nodes, pool: str, body: Any) -> str:
     """A pool, made by whoever is to own it; its path."""
     path = f"/v1/pools/{pool}"
-    body = {"num_blocks": 100, "block_size": 4, **options}
     reply = follow(nodes.url(next(iter(nodes.processes))), "PUT", path, body)
     assert reply.status == 201, reply.data
     return path

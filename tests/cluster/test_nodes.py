@@ -27,7 +27,7 @@ def nodes() -> Iterator[Nodes]:
 def pool(nodes: Nodes) -> str:
     """The path of a pool of the second node, which both know of."""
     name = pool_of("node-2")
-    path = make_pool(nodes, name)
+    path = make_pool(nodes, name, SIZES)
     nodes.settle(name, "node-2")
     return path
 
@@ -164,7 +164,7 @@ def use(nodes: Nodes, path: str, num_commands: int) -> None:
 def test_a_deleted_pool_is_gone_at_once_of_all_nodes_and_of_nats(nodes: Nodes, first: str) -> None:
     before = nodes.streams().keys()
     name = pool_of(first)
-    path = make_pool(nodes, name)
+    path = make_pool(nodes, name, SIZES)
     nodes.settle(name, first)
     new = nodes.streams().keys() - before
     assert len(new) == 1

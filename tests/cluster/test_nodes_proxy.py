@@ -40,7 +40,7 @@ def nodes(tokens: Path, token: str) -> Iterator[Nodes]:
     assert token
     options = ("--proxy", "--token-file", str(tokens), "--node-lease-ms", "5000")
     bounds = ("--max-subscribers", "1", "--request-timeout-s", str(REQUEST_S))
-    with running_nodes(*options, *bounds) as nodes:
+    with running_nodes(*options, *bounds, token=token) as nodes:
         yield nodes
 
 
@@ -127,7 +127,7 @@ def test_events_come_as_they_happen_and_a_subscriber_that_is_gone_leaves_room(
     nodes: Nodes, path: str, lease: str, token: str
 ) -> None:
     for number in range(2):  # the second is refused while the first is still open at the owner
-        wait_for(lambda: _num_streams(nodes, token) == 0)
+        wait_for(lambda: num_subscribers(nodes, token) == 0)
         with subscribed(nodes.processes[NODE].port, f"{path}/events", token=token) as messages:
             assert next(messages).kind == "snapshot"
             held = {"lease_id": lease, "sequence_id": f"s{number}"}
@@ -138,11 +138,11 @@ def test_events_come_as_they_happen_and_a_subscriber_that_is_gone_leaves_room(
             assert next(messages).kind == "batch"
 
 
-def _num_streams(nodes: Nodes, token: str) -> int:
-    """Streams that are open at the owner."""
+def num_subscribers(nodes: Nodes, token: str) -> int:
+    """Streams of events that are open at the owner."""
     lines = ask(nodes.url(OWNER), "GET", "/metrics", **bearing(token)).data.decode().splitlines()
-    [line] = [line for line in lines if line.startswith("blockyard_subscribers ")]
-    return int(float(line.split()[1]))
+    told = [line for line in lines if line.startswith("blockyard_pool_event_followers{")]
+    return sum(int(float(line.split()[-1])) for line in told)
 
 
 @pytest.fixture
