@@ -68,10 +68,10 @@ def changed(log: Log, verb: Verb, change: Callable[[dict[str, Any]], dict[str, A
     raise AssertionError(f"no {verb} can be changed")
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(st.randoms(use_true_random=False), st.sampled_from([0.0, 0.01]))
 def test_what_a_pool_did_is_accepted(draw: random.Random, open_share: float) -> None:
-    assert complaints(drawn_log(draw, 400, open_share)) == []
+    assert complaints(drawn_log(draw, 300, open_share)) == []
 
 
 def test_each_kind_of_call_is_made_answered_and_refused() -> None:
