@@ -33,34 +33,24 @@ class ClientProcess:
         return subprocess.Popen(command, env=environment(variables))
 
 
-class Clients:
-    """Starts ``clients``, and keeps a ledger of each. Leaving the block kills them.
+class ClientProcesses:
+    """Starts ``clients``. Leaving the block kills them.
 
     ``pausing``: SIGSTOP, by which they stop wherever they are; or SIGUSR1, by which each stops between calls.
     """
 
     def __init__(self, clients: Sequence[ClientProcess], pausing: signal.Signals = signal.SIGSTOP) -> None:
-        self.ledgers = {client.log.stem: Ledger() for client in clients}
-        self._readers = {client.log.stem: LogReader(client.log) for client in clients}
         self._pausing = pausing
         self._processes = [client.start() for client in clients]
 
     def pause(self) -> None:
-        """They do nothing from here on; the ledgers know all that they wrote."""
+        """They do nothing from here on."""
         for process in self._processes:
             assert process.poll() is None, "a client has ended by itself"
             process.send_signal(self._pausing)
         for process in self._processes:
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             assert process.poll() is None, "a client has ended by itself"
-        self._read()
-
-    def wait_until_called(self) -> None:
-        """Until each has written since it was last paused, or made."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not all(reader.has_more for reader in self._readers.values()):
-            assert time.monotonic() < deadline_s, "a client does not call"
-            time.sleep(0.01)
 
     def resume(self) -> None:
         for process in self._processes:
@@ -71,7 +61,40 @@ class Clients:
         for process in self._processes:
             process.terminate()
         assert {process.wait(TIMEOUT_S) for process in self._processes} == {0}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+class Clients(ClientProcesses):
+    """With a ledger of each, which knows all that it wrote whenever they are paused or have ended."""
+
+    def __init__(self, clients: Sequence[ClientProcess], pausing: signal.Signals = signal.SIGSTOP) -> None:
+        super().__init__(clients, pausing)
+        self.ledgers = {client.log.stem: Ledger() for client in clients}
+        self._readers = {client.log.stem: LogReader(client.log) for client in clients}
+
+    def pause(self) -> None:
+        """As `ClientProcesses.pause`."""
+        super().pause()
         self._read()
+
+    def end(self) -> None:
+        """As `ClientProcesses.end`."""
+        super().end()
+        self._read()
+
+    def wait_until_called(self) -> None:
+        """Until each has written since it was last paused, or made."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not all(reader.has_more for reader in self._readers.values()):
+            assert time.monotonic() < deadline_s, "a client does not call"
+            time.sleep(0.01)
 
     def remove_logs(self) -> None:
         """Where nothing was found, nobody wants them, and they are large."""
@@ -86,11 +109,3 @@ class Clients:
         for name, reader in self._readers.items():
             for entry in reader.read():
                 self.ledgers[name].note(entry)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()

@@ -53,8 +53,11 @@ class Sender:
 
     def put(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Status and body of a ``PUT``."""
-        headers = {"Content-Type": "application/json", **self._bearing}
-        return self._plain(Request("PUT", self._url, path, headers, json.dumps(body).encode()))
+        return self._write("PUT", path, body)
+
+    def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Status and body of a ``POST``, which has no key."""
+        return self._write("POST", path, body)
 
     def exchange(self, request: Request) -> tuple[Response, str]:
         """A try: what was answered, and by whom.
@@ -66,6 +69,10 @@ class Sender:
 
     def close(self) -> None:
         self._transport.close()
+
+    def _write(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        headers = {"Content-Type": "application/json", **self._bearing}
+        return self._plain(Request(method, self._url, path, headers, json.dumps(body).encode()))
 
     def _plain(self, request: Request) -> tuple[int, dict[str, Any]]:
         response = self._until_answered(request).response
