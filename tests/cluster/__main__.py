@@ -50,7 +50,10 @@ def main() -> int:
         task = progress.add_task("starting", total=args.faults)
 
         def note(struck: Struck) -> None:
-            progress.update(task, advance=1, description=f"{struck.fault} ({struck.whom})")
+            told = f"{struck.fault} ({struck.whom})"
+            progress.update(task, advance=1, description=told)
+            if not console.is_terminal:
+                print(told, file=sys.stderr, flush=True)
 
         try:
             run.run(args.faults, note)

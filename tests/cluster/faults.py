@@ -99,6 +99,7 @@ class Striker:
                 time.sleep(self._draw.uniform(*CUT_S))
                 self._cluster.network.heal(victim.number)
             case Fault.SET_CLOCK:
+                assert victim.clock is not None, "its clock can be set"
                 victim.clock.set(self._draw.choice(JUMPS_S))
                 time.sleep(self._draw.uniform(*LONGER_S))
         self._serves()

@@ -1,11 +1,14 @@
 """A node of a cluster: ``blockyard serve --cluster``, at its place, killed, paused and started again."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cluster.network import NodePlace
 from cluster.wall_clock import WallClock
@@ -15,19 +18,40 @@ SERVER = "blockyard.server"
 LEASE_MS = 2000
 
 
+def node_name(number: int) -> str:
+    """Of the node of this number."""
+    return f"node-{number}"
+
+
 class NodeProcess:
     """The node of this ``number``; what it says goes to files in ``folder``. Does not run at first.
 
-    ``module`` is what it runs: the server, or one with a fault planted in it.
+    Args:
+        number: Its own, which gives it its name.
+        place: Where it is.
+        folder: There.
+        module: What it runs: the server, or one with a fault planted in it.
+        clock: Its wall clock, if that is to be set; else it has the machine's.
+        options: Of the command line, beside those that make it a node.
     """
 
-    def __init__(self, number: int, place: NodePlace, folder: Path, module: str = SERVER) -> None:
+    def __init__(
+        self,
+        number: int,
+        place: NodePlace,
+        folder: Path,
+        *,
+        module: str = SERVER,
+        clock: WallClock | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self.number = number
-        self.name = f"node-{number}"
+        self.name = node_name(number)
         self.url = place.url
-        self.clock = WallClock(folder / f"{self.name}.clock")
-        self.module = module
+        self.clock = clock
+        self._module = module
         self._place = place
+        self._options = options
         self._out, self._log = folder / f"{self.name}.out", folder / f"{self.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.is_paused = False
@@ -46,14 +70,21 @@ class NodeProcess:
         assert self._process is not None, f"{self.name} does not run"
         return self._process
 
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """What it has said so far."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
     def begin(self) -> None:
         """Start it, and do not wait."""
         assert self._process is None, f"{self.name} runs already"
         place = self._place
         options = ["--host", place.host, "--port", str(place.port), "--insecure", "--log-level", "info"]
         options += ["--cluster", place.nats_urls, "--node-name", self.name, "--advertise-url", place.url]
-        options += ["--node-lease-ms", str(LEASE_MS)]
-        command = [*place.prefix, *self.clock.prefix, sys.executable, "-m", self.module, "serve", *options]
+        options += ["--node-lease-ms", str(LEASE_MS), *self._options]
+        clock = () if self.clock is None else self.clock.prefix
+        command = [*place.prefix, *clock, sys.executable, "-m", self._module, "serve", *options]
         variables = {"PYTHONPATH": str(Path(__file__).parents[1])}
         with self._out.open("wb") as out, self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment(variables), stdout=out, stderr=log)

@@ -5,12 +5,11 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from cluster.faults import Fault, Striker, Struck
 from cluster.figures import Acknowledged, Figures
-from cluster.node_process import SERVER
 from cluster.ownership import OwnershipNumbers
 from cluster.register_history import RegisterHistories
 from cluster.registers import registers
@@ -42,6 +41,13 @@ class Histories:
         self._readers = [LogReader(log) for log in logs]
         self._pending: list[Call | None] = [None] * len(self._readers)
 
+    def note(self, client: str, call: Call, answer: Answer | None) -> None:
+        """A call of the client of this name, and its answer if it had one."""
+        self.ownership.note(call, answer)
+        self.acknowledged.note(call, answer)
+        if client.startswith("register"):
+            self.registers.note(call, answer)
+
     def read(self) -> None:
         """What was logged since."""
         for number, reader in enumerate(self._readers):
@@ -51,7 +57,7 @@ class Histories:
                 else:
                     call, self._pending[number] = self._pending[number], None
                     assert call is not None
-                    self._note(reader.path, call, entry)
+                    self.note(reader.path.stem, call, entry)
 
     def wait_until_served(self) -> None:
         """Until a call of each pool was answered that was tried from now on."""
@@ -65,14 +71,8 @@ class Histories:
         """Of the numbers, and of the registers."""
         for reader, call in zip(self._readers, self._pending, strict=True):
             if call is not None:
-                self._note(reader.path, call, None)
+                self.note(reader.path.stem, call, None)
         return [*self.ownership.complaints(), *self.registers.complaints()]
-
-    def _note(self, log: Path, call: Call, answer: Answer | None) -> None:
-        self.ownership.note(call, answer)
-        self.acknowledged.note(call, answer)
-        if log.stem.startswith("register"):
-            self.registers.note(call, answer)
 
 
 def clients_of(
@@ -97,18 +97,22 @@ def _client(cluster: TrialCluster, log: Path, seed: int, told: dict[str, object]
 class ClusterRun:
     """Faults drawn from ``seed``, of ``kinds``; all that is written goes to ``folder``.
 
+    ``first``: those that come before the others of the first turn.
+
     Attributes:
         figures: What was found.
         coverage: What happened how often.
     """
 
-    def __init__(self, folder: Path, *, seed: int, kinds: Iterable[Fault], module: str = SERVER) -> None:
+    def __init__(
+        self, folder: Path, *, seed: int, kinds: Iterable[Fault] = tuple(Fault), first: Sequence[Fault] = ()
+    ) -> None:
         self.figures = Figures(seed=seed)
         self.coverage: Counter[str] = Counter()
         self._folder = folder
-        self._module = module
         self._draw = random.Random(seed)
         self._kinds = [kind for kind in kinds if kind.is_possible]
+        self._first = list(first)
 
     def run(self, num_faults: int, note: Callable[[Struck], None] = lambda _: None) -> None:
         """Do ``num_faults``, all kinds in turn, in an order that is drawn; ``note`` is told of each.
@@ -116,7 +120,7 @@ class ClusterRun:
         Raises:
             AssertionError: Something is not as clients were told.
         """
-        with trial_cluster(self._folder, module=self._module) as cluster:
+        with trial_cluster(self._folder) as cluster:
             self.figures.network = cluster.network.kind
             cluster.make_pools()
             cluster.wait_until_settled()
@@ -154,7 +158,8 @@ class ClusterRun:
         note(struck)
 
     def _order(self, num_faults: int) -> list[Fault]:
-        order: list[Fault] = []
+        rest = [kind for kind in self._kinds if kind not in self._first]
+        order = self._first + self._draw.sample(rest, len(rest))
         while len(order) < num_faults:
             order += self._draw.sample(self._kinds, len(self._kinds))
         return order[:num_faults]

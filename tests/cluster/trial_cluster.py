@@ -12,9 +12,10 @@ from blockyard.client.lean import LeanTransport
 from blockyard.client.wire import Request
 from blockyard.server.trial.nats_servers import NatsServers
 from cluster.network import Network, some_network
-from cluster.node_process import SERVER, NodeProcess
+from cluster.node_process import SERVER, NodeProcess, node_name
 from cluster.registers import LEASE_TTL_MS, REGISTER_POOLS
 from cluster.sending import ClusterSender
+from cluster.wall_clock import WallClock
 from crash.drawn_pools import POOLS
 
 NUM_NODES, NUM_NATS_SERVERS = 3, 3
@@ -47,6 +48,10 @@ class TrialCluster:
     def sender(self, token: str = "") -> ClusterSender:
         """One to any node."""
         return ClusterSender(self.urls, token)
+
+    def close(self) -> None:
+        """The connections by which it asks."""
+        self._transport.close()
 
     def make_pools(self) -> None:
         """Those of the crash tests, and those of registers."""
@@ -136,13 +141,20 @@ def trial_cluster(folder: Path, *, module: str = SERVER) -> Iterator[TrialCluste
     with ExitStack() as stack:
         network = stack.enter_context(some_network(NUM_NODES, NUM_NATS_SERVERS))
         nats = stack.enter_context(NatsServers(folder / "nats", places=network.nats_servers))
-        nodes = [NodeProcess(number, place, folder, module) for number, place in enumerate(network.nodes)]
+        nodes = [
+            NodeProcess(
+                number, place, folder, module=module, clock=WallClock(folder / f"{node_name(number)}.clock")
+            )
+            for number, place in enumerate(network.nodes)
+        ]
         for node in nodes:
             stack.callback(_end, node)
             node.begin()
         for node in nodes:
             node.wait_until_ready()
-        yield TrialCluster(network, nats, nodes)
+        cluster = TrialCluster(network, nats, nodes)
+        stack.callback(cluster.close)
+        yield cluster
 
 
 def _end(node: NodeProcess) -> None:
