@@ -32,5 +32,5 @@ class EndlessLease(Lease):
 
 
 if __name__ == "__main__":
-    node.Lease = EndlessLease  # type: ignore[misc]
+    vars(node)["Lease"] = EndlessLease
     main()

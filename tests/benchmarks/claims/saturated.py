@@ -5,7 +5,7 @@ servers run, and each has the generator for itself in its turn; they are pinned 
 to another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from statistics import median
 
@@ -25,7 +25,7 @@ TURNS_A_ROUND = 3
 """Many short ones: what else the machine does then meets both sides alike."""
 
 
-def request(path: str, body: dict[str, object], form: Form, pool: str = POOL) -> bytes:
+def request(path: str, body: Mapping[str, object], form: Form, pool: str = POOL) -> bytes:
     content = encode(body, form)
     head = (
         f"POST /v1/pools/{pool}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {form.value}\r\n"

@@ -15,6 +15,7 @@ from benchmarks.load.processes import Serving
 from blockyard.client.wire import Form
 from cluster.node_process import NodeProcess
 from cluster.sending import ClusterSender
+from crash.calls import Call, Verb
 
 GENERATOR = Path(__file__).parents[1] / "load" / "generator.py"
 NUM_CONNECTIONS, NUM_BLOCKS, NUM_TOKENS = 16, 10_000, 256
@@ -59,6 +60,8 @@ def _load(cluster: TwoNodes, placed: Sequence[tuple[NodeProcess, str]], seconds:
     after = [sum(each.cpu_seconds() for each in some) for some in (nodes, nats)]
     of_nodes, of_nats = (late - early for late, early in zip(after, before, strict=True))
     of_clients = ended.children_user + ended.children_system - began.children_user - began.children_system
+    for node, pool, lease in served:
+        _release(node, pool, lease)
     answered = sum(each["answered"] for each in told)
     assert not any(each["failed"] for each in told), told
     return Shared(
@@ -81,6 +84,14 @@ def _made(cluster: TwoNodes, node: NodeProcess, prefix: str) -> tuple[str, str]:
     assert status == 201, told
     sender.close()
     return pool, told["lease_id"]
+
+
+def _release(node: NodeProcess, pool: str, lease: str) -> None:
+    """With what is left of its sequences."""
+    sender = ClusterSender([node.url])
+    call = Call(number=1, verb=Verb.RELEASE, pool=pool, key="", body={"lease_id": lease})
+    assert sender.send(call).is_success
+    sender.close()
 
 
 def _requests(pool: str, lease: str) -> list[list[bytes]]:

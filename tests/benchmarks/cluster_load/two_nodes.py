@@ -50,8 +50,11 @@ class TwoNodes:
         deadline_s = time.monotonic() + 5 * TIMEOUT_S
         while True:
             found = {each["pool"]: each for each in self.report(other)["pools"]}.get(pool)
-            is_owned = found is not None and found["node"] == owner.name
-            if is_owned and (found["role"], found["lag"]) == ("standby", 0):
+            if found is not None and (found["node"], found["role"], found["lag"]) == (
+                owner.name,
+                "standby",
+                0,
+            ):
                 return
             assert time.monotonic() < deadline_s, f"nobody follows {pool}: {found}"
             time.sleep(PAUSE_S)
