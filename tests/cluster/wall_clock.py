@@ -34,6 +34,7 @@ class WallClock:
             f"LD_PRELOAD={library}",
             f"FAKETIME_TIMESTAMP_FILE={self._path}",
             "DONT_FAKE_MONOTONIC=1",
+            "FAKETIME_FORCE_MONOTONIC_FIX=0",  # it is for older C libraries, and others wait too long by it
             "FAKETIME_CACHE_DURATION=1",
             "NO_FAKE_STAT=1",
         )
