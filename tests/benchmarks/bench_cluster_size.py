@@ -40,7 +40,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=100, help="three at least")
     parser.add_argument("--pools", type=int, default=1_000)
     parser.add_argument("--num-blocks", type=int, default=1_000_000, help="of a pool")
     parser.add_argument("--steps-a-second", type=float, default=20, help="of a pool's engine")
