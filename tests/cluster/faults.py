@@ -17,6 +17,7 @@ class Fault(StrEnum):
     KILL_OWNER = "the owner is killed"
     KILL_STANDBY = "the standby is killed"
     KILL_NATS = "the leading NATS server is killed"
+    PAUSE_NATS = "the leading NATS server stands still"
     PAUSE_OWNER = "the owner stands still for longer than its lease"
     CUT_FROM_NATS = "the owner is cut from NATS for longer than its lease"
     CUT_FROM_CLIENTS = "the owner is cut from its clients"
@@ -33,6 +34,8 @@ LONGER_S = (LEASE_MS * 1.5 / 1e3, LEASE_MS * 2.5 / 1e3)
 """Than a lease, drawn between these."""
 CUT_S = (0.5, 3.0)
 """How long an owner is cut from its clients."""
+NATS_PAUSE_S = (1.0, 8.0)
+"""How long a NATS server stands still: others lead after four to nine seconds."""
 JUMPS_S = (-86_400, -90, 90, 86_400)
 MOST_PAUSE_S = 0.5
 """Before a fault: how far the work has come is drawn."""
@@ -75,8 +78,8 @@ class Striker:
         """Do it, wait until clients are served, and mend what is broken."""
         time.sleep(self._draw.uniform(0, MOST_PAUSE_S))
         match fault:
-            case Fault.KILL_NATS:
-                return self._kill_nats()
+            case Fault.KILL_NATS | Fault.PAUSE_NATS:
+                return self._break_nats(fault)
             case Fault.ROLLING_RESTART:
                 return self._restart_all()
         name = self._draw.choice(sorted(self._cluster.pools()))
@@ -105,15 +108,22 @@ class Striker:
         self._serves()
         return Struck(fault=fault, whom=victim.name, at_ns=at_ns, pools=pools)
 
-    def _kill_nats(self) -> Struck:
+    def _break_nats(self, fault: Fault) -> Struck:
         nats = self._cluster.nats
         leader = nats.leader()
         assert leader is not None
         at_ns = time.monotonic_ns()
-        nats.kill(leader)
+        if fault is Fault.KILL_NATS:
+            nats.kill(leader)
+            self._serves()
+            nats.restart(leader)
+        else:
+            nats.pause(leader)
+            time.sleep(self._draw.uniform(*NATS_PAUSE_S))
+            nats.resume(leader)
+            nats.wait_until_ready()
         self._serves()
-        nats.restart(leader)
-        return Struck(fault=Fault.KILL_NATS, whom=f"n{leader + 1}", at_ns=at_ns)
+        return Struck(fault=fault, whom=f"n{leader + 1}", at_ns=at_ns)
 
     def _pause(self, victim: NodeProcess) -> None:
         """Its clients go to the new owner meanwhile, and to it again at once when it wakes up."""

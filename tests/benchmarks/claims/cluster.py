@@ -45,9 +45,9 @@ def measure(setting: Setting) -> Iterator[Figure]:
         ours=with_unit(two["calls_a_second"], "/s"),
         beside=with_unit(one["calls_a_second"], "/s"),
         note=(
-            f"{two['cores_busy']:.2f} and {one['cores_busy']:.2f} of {figures['num_cores']} processors "
-            f"at work; of a call nodes have {two['nodes_us_a_call']:.0f} µs, NATS {two['nats_us_a_call']:.0f}, "
-            f"clients {two['clients_us_a_call']:.0f}"
+            f"{two['cores_busy']:.2f} and {one['cores_busy']:.2f} of {figures['num_cores']} processors busy; "
+            f"a call takes {two['nodes_us_a_call']:.0f} µs of nodes, {two['nats_us_a_call']:.0f} of NATS, "
+            f"{two['clients_us_a_call']:.0f} of clients"
         ),
     )
     yield Figure(
