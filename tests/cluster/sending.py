@@ -14,6 +14,8 @@ from crash.sending import NOT_READY, Sender
 
 TRY_S = 1.5
 """For one try: longer than what a busy machine takes, and not much more, as a paused node says nothing."""
+WANDERING_TRY_S = 0.3
+"""For one that may come to a node that is not there: it goes on to another soon."""
 MAX_REDIRECTS = 4
 REDIRECT = 307
 
@@ -34,16 +36,16 @@ class ClusterSender(Sender):
     def exchange(self, request: Request) -> tuple[Response, str]:
         """A try, with the redirects on its way."""
         pool = request.target.split("/")[3] if request.target.startswith("/v1/pools/") else ""
-        origin = self._owners.get(pool) or self._draw.choice(self._urls)
-        if self._wanders and request.method == "GET":
-            origin = self._draw.choice(self._urls)
+        origin, timeout_s = self._owners.get(pool), TRY_S
+        if origin is None or (self._wanders and request.method == "GET"):
+            origin, timeout_s = self._draw.choice(self._urls), WANDERING_TRY_S
         try:
             for _ in range(MAX_REDIRECTS):
-                response = self._transport.send(replace(request, origin=origin), TRY_S)
+                response = self._transport.send(replace(request, origin=origin), timeout_s)
                 if response.status != REDIRECT:
                     break
                 parts = urlsplit(response.headers["location"])
-                origin = f"{parts.scheme}://{parts.netloc}"
+                origin, timeout_s = f"{parts.scheme}://{parts.netloc}", TRY_S
         except ConnectionLost:
             self._owners.pop(pool, None)
             raise
