@@ -130,6 +130,8 @@ class NodeProcess:
         process.send_signal(number)
         try:
             return process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"{self.name} does not end: {self.last_words()}") from error
         finally:
             process.kill()
             process.wait()

@@ -141,6 +141,7 @@ class ClusterRun:
                         each.resume()
                 for each in (clients, others):
                     each.end()
+                histories.read()
                 check(cluster, clients.ledgers)
                 self.coverage += clients.counts()
             hold(histories.complaints())
