@@ -19,6 +19,7 @@ from blockyard.server.cluster.bucket import Bucket, Raced, Stored
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Holder, Session
 from blockyard.server.cluster.lease import SLACK, Lease, boot_time_ns
+from blockyard.server.cluster.tasks import all_of
 
 log = structlog.get_logger("blockyard.cluster")
 
@@ -114,6 +115,7 @@ class Members:
         self._revision = 0
         self._own_sessions: set[Session] = set()
         self._beating = asyncio.Event()
+        self._setting = asyncio.Lock()
         self.lease = lease
         self.session = Session("")
         self.is_leaving = False
@@ -165,10 +167,7 @@ class Members:
 
     async def run(self) -> None:
         """Keep the lease and follow the others, for ever."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._beat_for_ever())
-            tasks.create_task(self._follow())
-            tasks.create_task(self._watch_silence())
+        await all_of(self._beat_for_ever(), self._follow(), self._watch_silence())
 
     async def leave(self) -> None:
         """Give the lease up for good: others may take over at once."""
@@ -201,8 +200,11 @@ class Members:
 
     async def _beat(self) -> None:
         """Set this node's key anew; under a new lease, where the last one is over."""
-        if self._has_left:
-            return
+        async with self._setting:
+            if not self._has_left:
+                await self._set_own_key()
+
+    async def _set_own_key(self) -> None:
         if not self.lease.holds:
             self._lapse()
             await self._begin()
