@@ -54,8 +54,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         shares = [shared_load(cluster, args.seconds) for _ in range(args.rounds)]
         taken = take_overs(cluster, args.num_blocks, args.take_overs)
     one, two = ([share[number] for share in shares] for number in range(2))
+    num_cores = len(os.sched_getaffinity(0))
     return {
-        "num_cores": len(os.sched_getaffinity(0)),
+        "num_cores": num_cores,
+        "most_calls_a_second": num_cores * 1e6 / median(share.total_us for share in two),
         "take_over_ms": median(each.after_lease_ms for each in taken),
         "take_over_most_ms": max(each.after_lease_ms for each in taken),
         "killed_to_answer_ms": median(each.after_kill_ms for each in taken),
@@ -92,7 +94,10 @@ def print_figures(figures: dict[str, Any], num_blocks: int) -> None:
             f"of the nodes, {share['nats_us_a_call']:.0f} of NATS, "
             f"{share['clients_us_a_call']:.0f} of the clients"
         )
-    print(f"two nodes beside one: {figures['two_beside_one']:.2f} x")
+    print(
+        f"two nodes beside one: {figures['two_beside_one']:.2f} x; all processors together do at most "
+        f"{figures['most_calls_a_second']:,.0f} calls/s"
+    )
 
 
 def main() -> int:

@@ -47,7 +47,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         note=(
             f"{two['cores_busy']:.2f} and {one['cores_busy']:.2f} of {figures['num_cores']} processors busy; "
             f"a call takes {two['nodes_us_a_call']:.0f} µs of nodes, {two['nats_us_a_call']:.0f} of NATS, "
-            f"{two['clients_us_a_call']:.0f} of clients"
+            f"{two['clients_us_a_call']:.0f} of clients: at most {figures['most_calls_a_second']:,.0f}/s here"
         ),
     )
     yield Figure(

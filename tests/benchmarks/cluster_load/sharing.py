@@ -40,6 +40,11 @@ class Shared:
     nats_us: float
     clients_us: float
 
+    @property
+    def total_us(self) -> float:
+        """Of everybody."""
+        return self.nodes_us + self.nats_us + self.clients_us
+
 
 def shared_load(cluster: TwoNodes, seconds: float) -> tuple[Shared, Shared]:
     """First both pools are of one node, then each is of its own."""
