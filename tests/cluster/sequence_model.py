@@ -86,7 +86,7 @@ def _begun(state: SequenceState, asked: Mapping[str, Any], told: Answer | None) 
     if told.status != OK:
         return None
     (block_ids,) = told.body["block_ids"]
-    num_cached = told.body["num_cached_tokens"]
+    num_cached = told.body.get("num_cached_tokens")  # there is none where it was taken for an extension
     most = min(state.num_published, _full(num_tokens - 1), num_hashes * BLOCK_SIZE)
     is_possible = (
         num_cached is not None

@@ -91,6 +91,30 @@ def test_each_kind_of_call_is_made_answered_and_refused() -> None:
     } <= set(seen)
 
 
+def test_an_extension_is_not_taken_for_a_beginning() -> None:
+    """Freed and extended at the same time: the extension came first, as its answer shows."""
+    pool = REGISTER_POOLS[0].name
+
+    def logged(verb: Verb, at_ns: int, body: dict[str, Any], told: dict[str, Any]) -> tuple[Call, Answer]:
+        call = Call(number=at_ns, verb=verb, pool=pool, key="", body=body, at_ns=at_ns)
+        return call, Answer(
+            number=at_ns, status=200, num_tries=1, body=told, tried_ns=at_ns, at_ns=at_ns + 10
+        )
+
+    named = {"sequence_id": "shared-0", "block_hashes": []}
+    begun = {"sequence": 1, "num_cached_tokens": 0, "num_new_tokens": 20, "block_ids": [[1, 2]]}
+    extended = {"sequence": 1, "num_new_tokens": 10, "block_ids": [[]]}
+    log: Log = [
+        logged(Verb.ALLOCATE, 0, {**named, "num_tokens": 20}, begun),
+        logged(Verb.FREE, 20, {"sequence_ids": ["shared-0"]}, {"unknown": []}),
+        logged(Verb.ALLOCATE, 25, {**named, "num_tokens": 30}, extended),
+    ]
+    assert complaints(log) == []
+    (late, told) = logged(Verb.ALLOCATE, 40, {**named, "num_tokens": 30}, extended)
+    (complaint,) = complaints([*log[:2], (late, told)])
+    assert "is not linearizable" in complaint
+
+
 PLANTED: dict[str, tuple[Verb, Callable[[dict[str, Any]], dict[str, Any] | None]]] = {
     "a commit that a read does not know": (
         Verb.READ,
