@@ -19,6 +19,7 @@ OPEN = {"GET /healthz", "GET /readyz", "GET /dashboard"}
 LOOKING = {
     "POST /v1/hash",
     "POST /v1/plans",
+    "GET /v1/cluster",
     "GET /v1/pools",
     "GET /v1/pools/{pool}",
     "GET /v1/pools/{pool}/stats",

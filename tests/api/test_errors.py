@@ -1,5 +1,6 @@
 """Every error code is reached, has the status and the figures of the contract, and changes nothing."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +13,11 @@ from httpx2 import Response
 from access.token_files import add_token
 from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.commands import SetQuota
-from blockyard.core.errors import ERRORS
+from blockyard.core.errors import ERRORS, PoolElsewhere
 from blockyard.core.ids import NO_TENANT, TenantId
 from blockyard.core.quota import Quota
 from blockyard.planning.errors import PLAN_ERRORS
+from blockyard.server.media import render_error
 
 
 def provoke_invalid_request(api: TestClient) -> Response:
@@ -190,6 +192,7 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "worker_not_found": (provoke_worker_not_found, 404, {}),
     "worker_replaced": (provoke_worker_replaced, 409, {}),
     "no_events": (provoke_no_events, 404, {}),
+    "no_cluster": (lambda api: api.get("/v1/cluster"), 404, {}),
     "pool_exists": (provoke_pool_exists, 409, {}),
     "pool_in_use": (provoke_pool_in_use, 409, {}),
     "sequence_exists_elsewhere": (provoke_sequence_exists_elsewhere, 409, {}),
@@ -283,9 +286,12 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
 OVER_SOCKETS = {"head_too_large", "request_timeout"}
 """See `api.test_connections`."""
 
+IN_A_CLUSTER = {"pool_elsewhere"}
+"""See `cluster`; how it is rendered, below."""
+
 
 def test_every_error_class_has_a_case() -> None:
-    assert {error.code for error in (*ERRORS, *PLAN_ERRORS)} == {*CASES, *OVER_SOCKETS}
+    assert {error.code for error in (*ERRORS, *PLAN_ERRORS)} == {*CASES, *OVER_SOCKETS, *IN_A_CLUSTER}
 
 
 @pytest.mark.parametrize("code", CASES)
@@ -516,3 +522,12 @@ def test_a_pool_from_what_is_not_json_is_refused(raw: bytes) -> None:
     with make_api() as api:
         reply = api.put("/v1/pools/pool", content=raw, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+
+
+def test_a_pool_elsewhere_is_a_redirect_to_the_same_call_at_its_owner() -> None:
+    url = "http://10.0.0.2:8484/v1/pools/llama/stats?fresh=true"
+    answer = render_error(PoolElsewhere.of("llama", node="b", url=url, ownership=3))
+    assert answer.status == 307
+    assert answer.headers == {"Location": url}
+    figures = {"pool": "llama", "node": "b", "url": url, "ownership": 3}
+    assert json.loads(answer.body).items() >= {"code": "pool_elsewhere", **figures}.items()

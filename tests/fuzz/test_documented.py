@@ -31,7 +31,7 @@ def codes(answers: dict[str, Any]) -> set[str]:
     return {
         code
         for status, answer in answers.items()
-        if int(status) >= 400
+        if int(status) >= 300
         for code in answer["content"]["application/problem+json"]["schema"]["properties"]["code"]["enum"]
     }
 

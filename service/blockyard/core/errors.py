@@ -3,12 +3,14 @@
     BlockyardError
     ├── InvalidRequest             invalid_request             the request can never succeed as it is
     ├── PoolNotFound               pool_not_found
+    ├── PoolElsewhere              pool_elsewhere              the same request succeeds at the pool's owner
     ├── SequenceNotFound           sequence_not_found
     ├── PlanNotFound               plan_not_found
     ├── WorkerNotFound             worker_not_found
     ├── TenantNotFound             tenant_not_found
     ├── WorkerReplaced             worker_replaced
     ├── NoEvents                   no_events
+    ├── NoCluster                  no_cluster
     ├── PoolExists                 pool_exists
     ├── PoolInUse                  pool_in_use
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
@@ -89,6 +91,25 @@ class PoolNotFound(BlockyardError):
         return cls(f"there is no pool {name!r}: GET /v1/pools lists those there are")
 
 
+class PoolElsewhere(BlockyardError):
+    """Another node of the cluster owns the pool.
+
+    Figures: ``pool``, the owner's ``node``, ``url``, the call's own at the owner, and ``ownership``, the
+    pool's number of owners so far.
+    """
+
+    code = "pool_elsewhere"
+    title = "Another node owns the pool"
+
+    @classmethod
+    def of(cls, pool: str, *, node: str, url: str, ownership: int) -> "PoolElsewhere":
+        """``pool`` is owned by ``node``, where the whole of ``url`` asks the same."""
+        return cls(
+            f"node {node!r} owns pool {pool!r}: ask {url}",
+            {"pool": pool, "node": node, "url": url, "ownership": ownership},
+        )
+
+
 class SequenceNotFound(BlockyardError):
     """No live sequence has this id or handle."""
 
@@ -134,6 +155,18 @@ class NoEvents(BlockyardError):
 
     code = "no_events"
     title = "The pool has no events"
+
+
+class NoCluster(BlockyardError):
+    """The server is no node of a cluster."""
+
+    code = "no_cluster"
+    title = "The server is not part of a cluster"
+
+    @classmethod
+    def of(cls) -> "NoCluster":
+        """This server is none."""
+        return cls("this server stands alone and owns all its pools: nodes are started with --cluster")
 
 
 class PoolExists(BlockyardError):
@@ -376,12 +409,14 @@ def _option(setting: str) -> str:
 ERRORS: tuple[type[BlockyardError], ...] = (
     InvalidRequest,
     PoolNotFound,
+    PoolElsewhere,
     SequenceNotFound,
     PlanNotFound,
     WorkerNotFound,
     TenantNotFound,
     WorkerReplaced,
     NoEvents,
+    NoCluster,
     PoolExists,
     PoolInUse,
     SequenceExistsElsewhere,

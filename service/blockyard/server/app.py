@@ -21,6 +21,7 @@ from blockyard.server.access.protection import protect
 from blockyard.server.access.token_file import TokenFile
 from blockyard.server.charts import find_charts
 from blockyard.server.clock import Clock
+from blockyard.server.cluster.routes import cluster_routes
 from blockyard.server.collector import no_collections
 from blockyard.server.connection_timer import ConnectionLimits
 from blockyard.server.dashboard import dashboard_routes
@@ -207,7 +208,8 @@ class Server:
             tenant_routes(self.pools, self._clock),
             event_routes(self.pools, self._hub, self.streams),
             health_routes(self.readiness),
-            metrics_route(self._registry, self.pools, self._clock, self._durable),
+            cluster_routes(None),
+            metrics_route(self._registry, self.pools, self._clock, self._durable, None),
             dashboard_routes(find_charts()),
             self._watch_routes(handlers),
         ):

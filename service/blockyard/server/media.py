@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from blockyard.core.arithmetic import div_ceil
-from blockyard.core.errors import BlockyardError, InvalidRequest, Unauthorized
+from blockyard.core.errors import BlockyardError, InvalidRequest, PoolElsewhere, Unauthorized
 from blockyard.core.replies import Reply
 from blockyard.server.body import Body
 from blockyard.server.problems import PROBLEM_JSON, invalid_body, problem
@@ -174,10 +174,12 @@ def render_problem(document: dict[str, Any], headers: Mapping[str, str] | None =
 
 
 def render_error(error: BlockyardError) -> Answer:
-    """``error`` as an answer; where a retry can help, with the time to wait in whole seconds."""
+    """``error`` as an answer, with where to go, or how long to wait in whole seconds, where that can help."""
     headers = {}
     if "retry_after_ms" in error.figures:
         headers["Retry-After"] = str(div_ceil(error.figures["retry_after_ms"], 1000))
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, PoolElsewhere):
+        headers["Location"] = error.figures["url"]
     return render_problem(problem(error), headers)

@@ -7,7 +7,7 @@ one moment and no call waits for long; the text is made in a thread.
 
 import asyncio
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -91,7 +91,11 @@ class PoolFigures(NamedTuple):
 
 
 def metrics_route(
-    registry: CollectorRegistry, pools: Pools, clock: Clock, durable: Durable | None
+    registry: CollectorRegistry,
+    pools: Pools,
+    clock: Clock,
+    durable: Durable | None,
+    cluster: Callable[[], Collector] | None,
 ) -> APIRouter:
     """The route ``/metrics``.
 
@@ -100,6 +104,7 @@ def metrics_route(
         pools: What is read at each scrape, by the time of ``clock``.
         clock: Likewise.
         durable: Where the pools are written down; None: nowhere.
+        cluster: Tells of the cluster as it is now; None: there is none.
     """
     router = APIRouter()
 
@@ -114,6 +119,8 @@ def metrics_route(
         collectors: list[Collector] = [registry, PoolsCollector(await _read(pools, clock, principal))]
         if durable is not None:
             collectors.append(JournalCollector.read(pools, durable))
+        if cluster is not None:
+            collectors.append(cluster())
         if principal.pools != ALL_POOLS:
             collectors = [ReachedPools(each, principal) for each in collectors]
         accept = request.headers.get("accept", "")

@@ -11,6 +11,9 @@ from blockyard.core.errors import (
     InvalidRequest,
     NotReady,
     Overloaded,
+    PoolElsewhere,
+    PoolExists,
+    PoolNotFound,
     RequestTimeout,
     Unauthorized,
 )
@@ -35,9 +38,14 @@ _HTTP = {HTTPStatus.NOT_FOUND: "no route has such a path"}
 _PROBLEM = "#/components/schemas/Problem"
 
 
+_OF_A_POOL = {PoolNotFound, PoolExists}
+"""Where one of these may come from a node that owns the pool, another node says who does."""
+
+
 def refusals(*errors: type[BlockyardError]) -> dict[int | str, dict[str, Any]]:
     """The responses of a route that may be refused for ``errors``, beside what any may be refused for."""
-    return responses(*EVERYWHERE, *errors)
+    elsewhere = () if _OF_A_POOL.isdisjoint(errors) else (PoolElsewhere,)
+    return responses(*EVERYWHERE, *elsewhere, *errors)
 
 
 def responses(*errors: type[BlockyardError]) -> dict[int | str, dict[str, Any]]:
