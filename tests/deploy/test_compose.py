@@ -158,7 +158,10 @@ def test_nats_server_finds_a_mistake_in_its_configuration(tmp_path: Path) -> Non
     for text, status in ((NATS_CONFIG.read_text(), 0), (NATS_CONFIG.read_text() + "\nlame: 1s", 1)):
         path.write_text(text)
         done = subprocess.run(
-            [find_nats_server(), "-t", "-c", path], env={"NATS_NAME": "nats-a"}, check=False, capture_output=True
+            [find_nats_server(), "-t", "-c", path],
+            env={"NATS_NAME": "nats-a"},
+            check=False,
+            capture_output=True,
         )
         assert done.returncode == status, done.stderr
 

@@ -187,14 +187,18 @@ def test_tokens_come_from_a_secret_that_instructions_make() -> None:
 
 
 def test_every_mount_has_its_volume() -> None:
-    assert {each["name"] for each in container()["volumeMounts"]} == {each["name"] for each in pod()["volumes"]}
+    assert {each["name"] for each in container()["volumeMounts"]} == {
+        each["name"] for each in pod()["volumes"]
+    }
 
 
 def ports_of(rule: Mapping[str, Any]) -> set[tuple[str, int]]:
     return {(each["protocol"], each["port"]) for each in rule["ports"]}
 
 
-def peers(rules: list[dict[str, Any]], direction: str) -> Iterator[tuple[dict[str, str], set[tuple[str, int]]]]:
+def peers(
+    rules: list[dict[str, Any]], direction: str
+) -> Iterator[tuple[dict[str, str], set[tuple[str, int]]]]:
     """Whom a policy names, by labels of their pods, and at which ports."""
     for rule in rules:
         for peer in rule[direction]:
@@ -262,7 +266,9 @@ def test_nats_pods_may_run_in_the_namespace_too() -> None:
 def test_each_node_is_scraped_once_as_the_job_that_alerts_go_by() -> None:
     monitor = spec("ServiceMonitor")
     labels = {
-        name: each["metadata"].get("labels", {}) for (kind, name), each in objects().items() if kind == "Service"
+        name: each["metadata"].get("labels", {})
+        for (kind, name), each in objects().items()
+        if kind == "Service"
     }
     watched = [name for name in labels if is_selected(labels[name], monitor["selector"]["matchLabels"])]
     assert watched == [spec("StatefulSet")["serviceName"]]
@@ -292,7 +298,8 @@ def test_one_node_at_a_time_is_taken_away() -> None:
     assert spec("PodDisruptionBudget")["maxUnavailable"] == 1
     assert spec("StatefulSet")["updateStrategy"] == {"type": "RollingUpdate"}
     assert all(
-        policy["value"] == 1 for policy in spec("HorizontalPodAutoscaler")["behavior"]["scaleDown"]["policies"]
+        policy["value"] == 1
+        for policy in spec("HorizontalPodAutoscaler")["behavior"]["scaleDown"]["policies"]
     )
 
 

@@ -83,7 +83,9 @@ def test_alerts_that_documents_name_are_ours() -> None:
 @pytest.mark.parametrize("words", those_of("blockyard"), ids=" ".join)
 def test_a_command_of_ours_is_one_that_we_have(words: list[str]) -> None:
     command, words = command_of(words)
-    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    options = {
+        option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     assert {word for word in words if word.startswith("--")} <= options
 
 
@@ -116,7 +118,7 @@ def test_options_that_documents_name_in_passing_are_ours() -> None:
     command, _ = command_of(["serve"])
     known = {option for parameter in command.params for option in parameter.opts}
     passages = re.sub(r"```.*?```", "", RUNBOOK, flags=re.DOTALL)
-    named = {word for word in re.findall(r"`(--[a-z-]+)`", passages)}
+    named = set(re.findall(r"`(--[a-z-]+)`", passages))
     assert len(named) > 2
     assert named <= known
 
