@@ -9,11 +9,12 @@ from starlette.types import Message, Receive, Scope, Send
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.gate import Gate
 from blockyard.server.guard import Guard, waiting
+from blockyard.server.pool_journal import Commit, VolatileJournal
 from blockyard.server.readiness import Readiness
 from blockyard.server.sse import EVENT_STREAM
 
 
-async def at_once() -> None:
+async def at_once(_: Commit) -> None:
     pass
 
 
@@ -41,6 +42,7 @@ def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[Message]
             max_body_bytes=1,
             body_timeout_s=1,
             request_timeout_s=1,
+            journal=VolatileJournal(),
             settled=at_once,
         )
         await guard({"type": "http", "method": "GET", "path": "/", "headers": []}, receive, send)

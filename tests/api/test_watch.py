@@ -19,9 +19,8 @@ from blockyard.server.access.principal import ANYONE
 from blockyard.server.clock import Clock
 from blockyard.server.events.hub import EventHub
 from blockyard.server.holders import MAX_HOLDERS, Holders
-from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.latency import LatencyWindow
-from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.pool_journal import VolatileJournal
 from blockyard.server.pools import Pools
 from blockyard.server.seen_tenants import MAX_TENANTS
 from blockyard.server.slices import Slices
@@ -213,10 +212,10 @@ class Watching:
     def __init__(self) -> None:
         self.settled = asyncio.Event()
         self.error: NotReady | None = None
-        journal = PoolJournal(None, lambda _: None, JournalFigures())
-        self.pools = Pools(1, 100, journal, EventHub(journal.settled, None, "here"))
+        journal = VolatileJournal()
+        self.pools = Pools(1, 100, journal, EventHub(journal.commit, None, "here"))
         groups = [GroupConfig(kind="full_attention", block_size=16)]
-        self.pools.create("pool", PoolConfig.of(num_blocks=10, groups=groups))
+        asyncio.run(self.pools.create("pool", PoolConfig.of(num_blocks=10, groups=groups)))
         self.feed = WatchFeed(
             Asked(part="", offset=0, limit=50, chosen="pool", principal=ANYONE),
             Watched(

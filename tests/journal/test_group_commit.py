@@ -36,7 +36,7 @@ async def do(commit: GroupCommit, line: Line, number: int) -> None:
 @pytest.mark.parametrize("sync", Sync)
 def test_all_that_was_done_is_written_in_order_and_in_few_records(tmp_path: Path, sync: Sync) -> None:
     async def run(journal: SqliteJournal) -> None:
-        commit = GroupCommit(journal, on_failure=unexpected)
+        commit = GroupCommit.of(journal, on_failure=unexpected)
         lines = [Line(journal.create(name, b"")) for name in ("one", "two")]
         for begin in (0, 50):
             await asyncio.gather(*(do(commit, lines[n % 2], n) for n in range(begin, begin + 50)))
@@ -61,7 +61,7 @@ def test_nothing_is_told_before_it_is_durable(tmp_path: Path, sync: Sync) -> Non
         assert journal.last_number(line.key) >= own
 
     async def run(journal: SqliteJournal) -> None:
-        commit = GroupCommit(journal, on_failure=unexpected)
+        commit = GroupCommit.of(journal, on_failure=unexpected)
         line = Line(journal.create("pool", b""))
         await asyncio.gather(*(request(commit, line, journal, number) for number in range(200)))
 
@@ -71,7 +71,7 @@ def test_nothing_is_told_before_it_is_durable(tmp_path: Path, sync: Sync) -> Non
 
 def test_a_reader_waits_for_what_it_may_have_seen(tmp_path: Path) -> None:
     async def run(journal: SqliteJournal) -> None:
-        commit = GroupCommit(journal, on_failure=unexpected)
+        commit = GroupCommit.of(journal, on_failure=unexpected)
         line = Line(journal.create("pool", b""))
         await commit.settled()
         commit.add(line, encode_command(ExpireLeases(), 0))
@@ -100,7 +100,7 @@ def test_after_a_failed_append_nothing_is_told_or_written_any_more(tmp_path: Pat
     failures: list[AppendFailed] = []
 
     async def run(journal: SqliteJournal) -> None:
-        commit = GroupCommit(journal, on_failure=failures.append)
+        commit = GroupCommit.of(journal, on_failure=failures.append)
         line = Line(journal.create("pool", b""))
         for number in range(2):
             await do(commit, line, number)
@@ -120,7 +120,7 @@ def test_after_a_failed_append_nothing_is_told_or_written_any_more(tmp_path: Pat
 @pytest.mark.parametrize("sync", Sync)
 def test_what_a_dropped_pool_had_not_written_yet_is_not_written(tmp_path: Path, sync: Sync) -> None:
     async def run(journal: SqliteJournal) -> None:
-        commit = GroupCommit(journal, on_failure=unexpected)
+        commit = GroupCommit.of(journal, on_failure=unexpected)
         lines = [Line(journal.create(name, b"")) for name in ("dropped", "kept")]
         for line in lines:
             commit.add(line, encode_command(renewal(1), 0))

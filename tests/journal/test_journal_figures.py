@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from blockyard.core.commands import ExpireLeases
 from blockyard.server.journal.command_codec import encode_command
+from blockyard.server.journal.directory_snapshots import DirectorySnapshots
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.group_commit import GroupCommit
@@ -43,7 +44,7 @@ def test_commands_of_one_turn_are_one_append(tmp_path: Path, sync: Sync) -> None
             await commit.settled()
 
     with opened(tmp_path, sync=sync) as journal:
-        commit = GroupCommit(journal, on_failure=unexpected, figures=figures)
+        commit = GroupCommit.of(journal, on_failure=unexpected, figures=figures)
         lines = [Line(journal.create(name, b"")) for name in ("one", "two")]
         asyncio.run(run(commit, lines))
         assert shown(figures, "appended_bytes_total") == sum(line.num_bytes for line in lines)
@@ -57,7 +58,9 @@ def test_a_snapshot_that_fails_is_counted_and_leaves_the_age_as_it_was(tmp_path:
     with opened(tmp_path) as journal:
         line = Line(journal.create("pool", b"of no version"), number=1)
         before_s = line.snapshot_s
-        keeper = SnapshotKeeper(journal, tmp_path, lambda: [line], ALWAYS, unexpected, figures)
+        keeper = SnapshotKeeper(
+            DirectorySnapshots(journal, tmp_path), lambda: [line], ALWAYS, unexpected, figures
+        )
         with pytest.raises(JournalError, match="no snapshot was taken"):
             asyncio.run(keeper._look())
         assert (line.snapshot_s, line.num_new_commands) == (before_s, 1)

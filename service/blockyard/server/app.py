@@ -11,7 +11,7 @@ import structlog
 from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, ProcessCollector
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blockyard.core.errors import NotReady
 from blockyard.server import openapi
@@ -40,7 +40,7 @@ from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.metrics import metrics_route
 from blockyard.server.pool_call_handler import PoolCallHandler, PoolCallHandlers
-from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.pool_journal import ALL_POOLS, Commit, LocalJournal, PoolJournal, VolatileJournal
 from blockyard.server.pools import Pools
 from blockyard.server.readiness import Readiness
 from blockyard.server.request_figures import BOUNDS_S
@@ -57,6 +57,7 @@ from blockyard.server.watch_routes import watch_routes
 from blockyard.server.worker_routes import worker_routes
 
 if TYPE_CHECKING:  # extras
+    from blockyard.server.cluster.cluster import MakeCluster
     from blockyard.server.events.sockets import EventSockets
     from blockyard.server.tracing.tracing import Tracing
 
@@ -87,6 +88,7 @@ class Server:
         sockets: Where events go beside server-sent ones; None: nowhere.
         topic_address: Host and port for the topics of events; default: those of ``settings``.
         tracing: Traces its requests; None: nothing does.
+        make_cluster: Makes its part in a cluster; None: it stands alone.
 
     Raises:
         TokenFileError: The file of tokens cannot be read.
@@ -109,6 +111,7 @@ class Server:
         sockets: "EventSockets | None",
         topic_address: str | None,
         tracing: "Tracing | None",
+        make_cluster: "MakeCluster | None",
     ) -> None:
         self.readiness = Readiness()
         self._clock = Clock()
@@ -118,12 +121,12 @@ class Server:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._journal_figures = JournalFigures()
-        if durable is not None:
+        if durable is not None or make_cluster is not None:
             self._registry.register(self._journal_figures)
-        journal = durable.journal if durable else None
-        self._pool_journal = PoolJournal(journal, self._fail, self._journal_figures)
+        self._cluster = None if make_cluster is None else make_cluster(self._clock, self._journal_figures)
+        self._pool_journal = self._journal_of(durable)
         topic_address = topic_address or f"{settings.host}:{settings.port}"
-        self._hub = EventHub(self._pool_journal.settled, sockets, topic_address)
+        self._hub = EventHub(self._pool_journal.commit, sockets, topic_address)
         self._registry.register(self._hub)
 
         tokens = TokenFile(Path(settings.token_file)) if settings.token_file else None
@@ -169,14 +172,19 @@ class Server:
         )
         self.api = self._make_api(handlers, hash_limit, has_tokens=tokens is not None)
 
+        app: ASGIApp = self.api
+        if self._cluster is not None:
+            self.pools.absent = self._cluster.absent
+            app = self._cluster.around(app, self.pools)
         guard = Guard(
-            self.api,
+            app,
             self._gate,
             max_body_bytes=settings.max_body_bytes,
             body_timeout_s=settings.body_timeout_s,
             request_timeout_s=settings.request_timeout_s,
             authenticator=self._authenticator,
-            settled=self._pool_journal.settled if tracing is None else tracing.settled(self._pool_journal),
+            journal=self._pool_journal,
+            settled=_settled if tracing is None else tracing.settled,
         )
         self._asgi = guard if tracing is None else tracing.around(guard)
         self.short_path: ShortPath | None = None
@@ -186,12 +194,14 @@ class Server:
                 self._gate,
                 self._authenticator,
                 self._pool_journal,
+                self._is_here,
                 max_body_bytes=settings.max_body_bytes,
                 request_timeout_s=settings.request_timeout_s,
             )
 
     def _make_api(self, handlers: PoolCallHandlers, hash_limit: HashLimit, *, has_tokens: bool) -> FastAPI:
         """FastAPI with all routes, each held to its rule."""
+        cluster = self._cluster
         api = FastAPIOffline(
             title="blockyard",
             version=version("blockyard"),
@@ -207,9 +217,9 @@ class Server:
             worker_routes(self.pools, self._clock),
             tenant_routes(self.pools, self._clock),
             event_routes(self.pools, self._hub, self.streams),
-            health_routes(self.readiness),
-            cluster_routes(None),
-            metrics_route(self._registry, self.pools, self._clock, self._durable, None),
+            health_routes(self._check_ready),
+            cluster_routes(None if cluster is None else cluster.report),
+            self._metrics_route(),
             dashboard_routes(find_charts()),
             self._watch_routes(handlers),
         ):
@@ -219,6 +229,33 @@ class Server:
         api.router.routes.insert(0, openapi.openapi_route(api.openapi_url, api.openapi))
         protect(api)
         return api
+
+    def _metrics_route(self) -> APIRouter:
+        durable, cluster = self._durable, self._cluster
+        journal_bytes: Callable[[], dict[str, int]] | None = None
+        if durable is not None:
+            journal_bytes = durable.num_bytes
+        elif cluster is not None:
+            journal_bytes = dict  # it is NATS that has it
+        collector = None if cluster is None else cluster.collector
+        return metrics_route(self._registry, self.pools, self._clock, journal_bytes, collector)
+
+    def _journal_of(self, durable: Durable | None) -> PoolJournal:
+        if self._cluster is not None:
+            return self._cluster.journal
+        if durable is not None:
+            return LocalJournal(durable.journal, self._fail, self._journal_figures)
+        return VolatileJournal()
+
+    def _is_here(self, pool: str) -> bool:
+        """Whether this server answers for the pool of this name, if anybody does."""
+        return self._cluster is None or self.pools.find(pool) is not None
+
+    def _check_ready(self) -> None:
+        """Raise NotReady where the server, or the node that it is, may not answer."""
+        self.readiness.check()
+        if self._cluster is not None:
+            self._cluster.check()
 
     def _watch_routes(self, handlers: PoolCallHandlers) -> APIRouter:
         figures = self._gate.figures
@@ -230,7 +267,7 @@ class Server:
             latency=LatencyWindow(
                 BOUNDS_S, lambda: {name: figures.counts(path) for name, path in routes.items()}
             ),
-            settled=self._pool_journal.settled,
+            settled=self._pool_journal.commit(ALL_POOLS).settled,
             streams=self.streams,
         )
         return watch_routes(watched, Slices())  # its own: figures do not wait for maps
@@ -244,14 +281,14 @@ class Server:
         async with contextlib.AsyncExitStack() as ending:
             await ending.enter_async_context(_running(self._authenticator.follow(self._review)))
             await ending.enter_async_context(_running(self._start(ending)))
-            if self._durable is None:
+            if self._durable is None and self._cluster is None:
                 await self.readiness.wait()
             try:
                 yield
             finally:
                 self.stop()
                 with contextlib.suppress(NotReady):
-                    await self._pool_journal.settled()
+                    await self._pool_journal.commit(ALL_POOLS).settled()
 
     async def _start(self, ending: contextlib.AsyncExitStack) -> None:
         """Bring back what was written down, if anything was; then be ready, and do what goes on for ever."""
@@ -271,13 +308,20 @@ class Server:
                 return
             self._clock.not_before(max((each.pool.now_ms for each in recovered), default=0))
             self.pools.adopt(recovered, self._clock.now_ms())
-            await self._pool_journal.settled()
-            keeper = self._durable.keeper(self.pools.lines, self._pool_journal.fail, self._journal_figures)
+            await self._pool_journal.commit(ALL_POOLS).settled()
+            keeper = self._durable.keeper(self.pools.lines, self._fail, self._journal_figures)
             await ending.enter_async_context(_running(keeper.run()))
+        if self._cluster is not None:
+            await ending.enter_async_context(self._cluster.running(self.pools, self._fail))
         await ending.enter_async_context(_running(expire_leases(self.pools, self._clock)))
         await ending.enter_async_context(_running(self._hub.run()))
         await ending.enter_async_context(_running(self._hub.answer()))
         self.readiness.begin()
+
+    async def leave(self) -> None:
+        """Hand the pools over, where there are others to own them: requests are taken meanwhile."""
+        if self._cluster is not None and self.readiness.is_ready:
+            await self._cluster.leave()
 
     def stop(self) -> None:
         """Take no more requests, and end those that would go on for long."""
@@ -300,6 +344,8 @@ class Server:
 
     def describe(self) -> dict[str, Any]:
         """What it goes on from, for its log."""
+        if self._cluster is not None:
+            return self._cluster.describe()
         if self._durable is None:
             return {"data_dir": None}
         figures = self._recovery.figures()
@@ -319,11 +365,22 @@ def create_app(
     sockets: "EventSockets | None" = None,
     topic_address: str | None = None,
     tracing: "Tracing | None" = None,
+    make_cluster: "MakeCluster | None" = None,
 ) -> Server:
     """The server's application: with no pools in it, or with those that it wrote down before."""
     return Server(
-        settings, durable, on_failure, sockets=sockets, topic_address=topic_address, tracing=tracing
+        settings,
+        durable,
+        on_failure,
+        sockets=sockets,
+        topic_address=topic_address,
+        tracing=tracing,
+        make_cluster=make_cluster,
     )
+
+
+async def _settled(commit: Commit) -> None:
+    await commit.settled()
 
 
 @contextlib.asynccontextmanager

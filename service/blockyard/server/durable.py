@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from blockyard.server.journal.data_dir import DataDir
+from blockyard.server.journal.directory_snapshots import DirectorySnapshots
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.line import Line
@@ -17,6 +18,15 @@ from blockyard.server.settings import Settings
 MEBIBYTE = 2**20
 
 
+def snapshot_rule(settings: Settings) -> SnapshotRule:
+    """As ``settings`` have it."""
+    return SnapshotRule(
+        max_commands=settings.snapshot_commands,
+        max_bytes=settings.snapshot_mib * MEBIBYTE,
+        max_age_s=settings.snapshot_interval_s,
+    )
+
+
 class Durable:
     """Owns the data directory of ``settings`` from here to the end of the ``with`` block.
 
@@ -26,11 +36,7 @@ class Durable:
 
     def __init__(self, settings: Settings) -> None:
         self._data_dir = DataDir(Path(settings.data_dir))
-        self._rule = SnapshotRule(
-            max_commands=settings.snapshot_commands,
-            max_bytes=settings.snapshot_mib * MEBIBYTE,
-            max_age_s=settings.snapshot_interval_s,
-        )
+        self._rule = snapshot_rule(settings)
         self._data_dir.make()
         os.umask(0o077)  # SQLite makes files of its own beside the journal
         self._data_dir.lock()
@@ -53,7 +59,8 @@ class Durable:
         figures: JournalFigures,
     ) -> SnapshotKeeper:
         """Who takes snapshots of the pools of ``lines``."""
-        return SnapshotKeeper(self.journal, self._data_dir.path, lines, self._rule, on_failure, figures)
+        snapshots = DirectorySnapshots(self.journal, self._data_dir.path)
+        return SnapshotKeeper(snapshots, lines, self._rule, on_failure, figures)
 
     def num_bytes(self) -> dict[str, int]:
         """Sizes of the journal's files now: its ``database``, and its ``log`` of what was written last."""

@@ -20,6 +20,7 @@ from blockyard.server.access.principal import NOBODY, PRINCIPAL_KEY, Principal
 from blockyard.server.access.rules import is_open
 from blockyard.server.gate import Gate
 from blockyard.server.media import render_error
+from blockyard.server.pool_journal import Commit, PoolJournal, told_by
 from blockyard.server.sse import is_stream
 
 log = structlog.get_logger("blockyard.request")
@@ -52,8 +53,9 @@ class Guard:
         request_timeout_s: Time for the answer to be there, once the body is. Of a stream of events it is the
             time for its reader to take a part.
         authenticator: Knows who asks.
-        settled: Waits until what was done is durable. No answer begins before it returns; where it raises
-            NotReady, that is the answer.
+        journal: Knows when what was done is durable. No answer begins before; where it will never be, that is
+            the answer.
+        settled: Waits for a commit.
     """
 
     def __init__(
@@ -65,7 +67,8 @@ class Guard:
         body_timeout_s: int,
         request_timeout_s: int,
         authenticator: Authenticator,
-        settled: Callable[[], Awaitable[None]],
+        journal: PoolJournal,
+        settled: Callable[[Commit], Awaitable[None]],
     ) -> None:
         self._app = app
         self._gate = gate
@@ -73,6 +76,7 @@ class Guard:
         self._body_timeout_s = body_timeout_s
         self._request_timeout_s = request_timeout_s
         self._authenticator = authenticator
+        self._journal = journal
         self._settled = settled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +91,8 @@ class Guard:
             visit.route = getattr(scope.get("route"), "path_format", None)
             self._gate.leave(visit, answer.status)
 
-        answer = _Answer(scope, receive, send, self._settled, over)
+        commit = self._journal.commit(told_by(scope["path"]))
+        answer = _Answer(scope, receive, send, lambda: self._settled(commit), over)
         try:
             self._gate.check(visit)
             scope[PRINCIPAL_KEY] = principal = self._principal(scope)

@@ -8,7 +8,6 @@ from typing import Self
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blockyard.server.durable import Durable
 from blockyard.server.pools import Pools
 
 
@@ -40,7 +39,7 @@ class JournalCollector(Collector):
         self._num_bytes = num_bytes
 
     @classmethod
-    def read(cls, pools: Pools, durable: Durable) -> Self:
+    def read(cls, pools: Pools, num_bytes: dict[str, int]) -> Self:
         """As it is now."""
         now_s = time.monotonic()
         lines = [
@@ -49,7 +48,7 @@ class JournalCollector(Collector):
             )
             for name, line in pools.lines_by_name().items()
         ]
-        return cls(lines, durable.num_bytes())
+        return cls(lines, num_bytes)
 
     def describe(self) -> Iterable[Metric]:
         """No names ahead of time, as for `PoolsCollector`."""

@@ -107,6 +107,10 @@ class Answer(NamedTuple):
             )
         return head
 
+    def with_headers(self, headers: Mapping[str, str]) -> "Answer":
+        """The same with further headers."""
+        return self._replace(headers={**(self.headers or {}), **headers})
+
     def response(self) -> Response:
         """The same for Starlette."""
         return Response(self.body, self.status, self.headers, media_type=self.media_type)

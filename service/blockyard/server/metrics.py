@@ -31,7 +31,6 @@ from blockyard.server.access.principal import ALL_POOLS, Principal
 from blockyard.server.access.protection import Asking
 from blockyard.server.access.reached_pools import ReachedPools
 from blockyard.server.clock import Clock
-from blockyard.server.durable import Durable
 from blockyard.server.histogram import add_histogram
 from blockyard.server.journal_metrics import JournalCollector
 from blockyard.server.pools import Pools
@@ -94,7 +93,7 @@ def metrics_route(
     registry: CollectorRegistry,
     pools: Pools,
     clock: Clock,
-    durable: Durable | None,
+    journal_bytes: Callable[[], dict[str, int]] | None,
     cluster: Callable[[], Collector] | None,
 ) -> APIRouter:
     """The route ``/metrics``.
@@ -103,7 +102,7 @@ def metrics_route(
         registry: What the application counts.
         pools: What is read at each scrape, by the time of ``clock``.
         clock: Likewise.
-        durable: Where the pools are written down; None: nowhere.
+        journal_bytes: Sizes of the files that the pools are written to; None: they are written nowhere.
         cluster: Tells of the cluster as it is now; None: there is none.
     """
     router = APIRouter()
@@ -117,8 +116,8 @@ def metrics_route(
     )
     async def metrics(request: Request, principal: Asking) -> Response:
         collectors: list[Collector] = [registry, PoolsCollector(await _read(pools, clock, principal))]
-        if durable is not None:
-            collectors.append(JournalCollector.read(pools, durable))
+        if journal_bytes is not None:
+            collectors.append(JournalCollector.read(pools, journal_bytes()))
         if cluster is not None:
             collectors.append(cluster())
         if principal.pools != ALL_POOLS:

@@ -1,5 +1,6 @@
 """The pools that this server owns, by name."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,11 +28,14 @@ from blockyard.server.waiting_room import WaitingRoom
 
 
 @dataclass(slots=True)
-class _OwnedPool:
+class OwnedPool:
     """A pool, and what belongs to it.
 
-    ``line``: of its commands in the journal; None where there is no journal.
-    ``room``: those who wait for its blocks; None where nobody ever has.
+    Attributes:
+        pool: Its state.
+        plan: What it was made from; None for sizes.
+        line: Of its commands in the journal; None where there is no journal.
+        room: Those who wait for its blocks; None where nobody ever has.
     """
 
     pool: Pool
@@ -44,7 +48,10 @@ class Pools:
     """None at first, ``max_pools`` at most, each of ``max_pool_blocks`` at most.
 
     All commands go through `apply`, which writes them down: nothing may be told of what they did before
-    `PoolJournal.settled`. Their events go to ``hub``.
+    its `Commit` is settled. Their events go to ``hub``.
+
+    Attributes:
+        absent: What is said of a pool that is not here: that it is not found, unless others may have it.
     """
 
     def __init__(self, max_pools: int, max_pool_blocks: int, journal: PoolJournal, hub: EventHub) -> None:
@@ -52,7 +59,9 @@ class Pools:
         self._max_pool_blocks = max_pool_blocks
         self._journal = journal
         self._hub = hub
-        self._pools: dict[str, _OwnedPool] = {}
+        self._pools: dict[str, OwnedPool] = {}
+        self._changing = asyncio.Lock()  # held while one comes or goes
+        self.absent: Callable[[str], BlockyardError] = PoolNotFound.of
 
     def __iter__(self) -> Iterator[tuple[str, Pool]]:
         return ((name, owned.pool) for name, owned in self._pools.items())
@@ -157,7 +166,7 @@ class Pools:
             if owned.room is not None:
                 owned.room.close(error)
 
-    def _apply(self, name: str, owned: _OwnedPool, command: Command, now_ms: int) -> Reply:
+    def _apply(self, name: str, owned: OwnedPool, command: Command, now_ms: int) -> Reply:
         # Before it is done: what cannot be written down is not.
         entry = None if owned.line is None else encode_command(command, now_ms)
         try:
@@ -168,7 +177,7 @@ class Pools:
             if owned.pool.events is not None:
                 self._hub.note(name)
 
-    def create(
+    async def create(
         self, name: str, config: PoolConfig, plan: Plan | None = None, request: bytes | None = None
     ) -> tuple[Pool, bool]:
         """The pool of this name and configuration, and whether it is new.
@@ -185,40 +194,41 @@ class Pools:
             InvalidRequest: Its sizes are wrong.
             NotReady: It could not be written down.
         """
-        known = self._pools.get(name)
-        if known is not None:
-            if known.pool.config != config or known.plan != plan:
-                raise PoolExists(
-                    f"pool {name!r} has another configuration: delete it first, or choose another name"
+        async with self._changing:
+            known = self._pools.get(name)
+            if known is not None:
+                if known.pool.config != config or known.plan != plan:
+                    raise PoolExists(
+                        f"pool {name!r} has another configuration: delete it first, or choose another name"
+                    )
+                return known.pool, False
+            if max(config.num_blocks, config.num_host_blocks or 0) > self._max_pool_blocks:
+                raise LimitExceeded.of(
+                    "max_pool_blocks",
+                    self._max_pool_blocks,
+                    f"this server makes pools of at most {self._max_pool_blocks} blocks",
                 )
-            return known.pool, False
-        if max(config.num_blocks, config.num_host_blocks or 0) > self._max_pool_blocks:
-            raise LimitExceeded.of(
-                "max_pool_blocks",
-                self._max_pool_blocks,
-                f"this server makes pools of at most {self._max_pool_blocks} blocks",
-            )
-        if len(self._pools) >= self._max_pools:
-            raise LimitExceeded.of(
-                "max_pools",
-                self._max_pools,
-                f"this server owns {self._max_pools} pools already: delete one first",
-            )
-        pool = Pool(config)
-        collector.keep()
-        line = self._journal.create(name, config, request)
-        self._pools[name] = _OwnedPool(pool, plan, line)
-        self._hub.open(name, pool)
-        return pool, True
+            if len(self._pools) >= self._max_pools:
+                raise LimitExceeded.of(
+                    "max_pools",
+                    self._max_pools,
+                    f"this server owns {self._max_pools} pools already: delete one first",
+                )
+            pool = Pool(config)
+            collector.keep()
+            line = await self._journal.create(name, config, request)
+            self._pools[name] = OwnedPool(pool, plan, line)
+            self._hub.open(name, pool)
+            return pool, True
 
     def adopt(self, recovered: list[RecoveredPool], now_ms: int) -> None:
         """Own these pools again: whoever was there before counts as having called just now."""
         for each in recovered:
-            self._pools[each.name] = _OwnedPool(each.pool, each.plan, each.line)
+            self._pools[each.name] = OwnedPool(each.pool, each.plan, each.line)
             self._hub.open(each.name, each.pool)
             self.apply(each.name, Resume(since_ms=each.pool.now_ms), now_ms)
 
-    def delete(self, name: str, *, force: bool) -> Pool:
+    async def delete(self, name: str, *, force: bool) -> Pool:
         """Take the pool of this name away; with ``force``, whatever is held.
 
         Raises:
@@ -226,19 +236,30 @@ class Pools:
             PoolInUse: Blocks of it are held.
             NotReady: It could not be written down.
         """
+        async with self._changing:
+            owned = self._owned(name)
+            num_held = owned.pool.num_held_blocks
+            if num_held and not force:
+                raise PoolInUse(
+                    f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"
+                )
+            self.release(name, PoolNotFound.of(name))
+            if owned.line is not None:
+                await self._journal.drop(name, owned.line)
+            return owned.pool
+
+    def release(self, name: str, error: BlockyardError) -> OwnedPool:
+        """Own the pool of this name no more; ``error`` is what those are told who wait for its blocks.
+
+        Raises:
+            PoolNotFound: There is none.
+        """
         owned = self._owned(name)
-        num_held = owned.pool.num_held_blocks
-        if num_held and not force:
-            raise PoolInUse(
-                f"{num_held} blocks of pool {name!r} are held: free them, or delete with ?force=true"
-            )
-        if owned.line is not None:
-            self._journal.drop(owned.line)
         del self._pools[name]
         if owned.room is not None:
-            owned.room.close(PoolNotFound.of(name))
+            owned.room.close(error)
         self._hub.drop(name)
-        return owned.pool
+        return owned
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:
         """End every lease that has run out; the pools concerned, and what came back."""
@@ -251,8 +272,8 @@ class Pools:
                     expired.append((name, reply))
         return expired
 
-    def _owned(self, name: str) -> _OwnedPool:
+    def _owned(self, name: str) -> OwnedPool:
         owned = self._pools.get(name)
         if owned is None:
-            raise PoolNotFound.of(name)
+            raise self.absent(name)
         return owned

@@ -1,5 +1,6 @@
 """The routes that nobody waits for on a hot path: pools, reads, hashing, health. Ordinary FastAPI."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -32,7 +33,6 @@ from blockyard.server.plan_reply import PlanReply, plan_reply
 from blockyard.server.plan_schemas import PlanBody
 from blockyard.server.pool_config_body import PoolConfigBody
 from blockyard.server.pools import Pools
-from blockyard.server.readiness import Readiness
 from blockyard.server.refusals import refusals
 from blockyard.server.schemas import HashBody
 
@@ -121,7 +121,7 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
     ) -> PoolDescription:
         config, planned = await run_in_threadpool(body.configure)  # plans take their time
         request_of_plan = None if planned is None else await request.body()
-        made, is_new = pools.create(pool, config, planned, request_of_plan)
+        made, is_new = await pools.create(pool, config, planned, request_of_plan)
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 
@@ -149,7 +149,7 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
     async def delete_pool(
         pool: str, force: Annotated[bool, Query(description="Even while blocks are held.")] = False
     ) -> PoolDescription:
-        return PoolDescription.of(pool, pools.delete(pool, force=force))
+        return PoolDescription.of(pool, await pools.delete(pool, force=force))
 
     @router.get(
         "/pools/{pool}/stats",
@@ -235,8 +235,8 @@ def plan_routes(pools: Pools) -> APIRouter:
     return router
 
 
-def health_routes(readiness: Readiness) -> APIRouter:
-    """Is the process alive, and does it take requests?"""
+def health_routes(check: Callable[[], None]) -> APIRouter:
+    """Is the process alive, and does it take requests? ``check`` raises NotReady where it does not."""
     router = APIRouter(tags=["watching"], responses=refusals())
 
     @router.get("/healthz", summary="The process answers.")
@@ -245,7 +245,7 @@ def health_routes(readiness: Readiness) -> APIRouter:
 
     @router.get("/readyz", summary="The server takes requests.")
     async def readyz() -> Health:
-        readiness.check()
+        check()
         return Health()
 
     return router

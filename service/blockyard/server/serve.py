@@ -18,6 +18,7 @@ from blockyard.server import logs
 from blockyard.server.access.exposure import warn_of_exposure
 from blockyard.server.access.tls import tls_context
 from blockyard.server.app import Server, create_app
+from blockyard.server.cluster.errors import ClusterUnavailable
 from blockyard.server.collector import young_collections
 from blockyard.server.durable import Durable
 from blockyard.server.events.errors import EventsUnavailable
@@ -26,6 +27,7 @@ from blockyard.server.journal.errors import JournalError
 from blockyard.server.settings import Settings
 
 if TYPE_CHECKING:
+    from blockyard.server.cluster.cluster import MakeCluster
     from blockyard.server.events.sockets import EventSockets
     from blockyard.server.tracing.tracing import Tracing
 
@@ -74,6 +76,7 @@ class _Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._app.leave()
         streams = self._app.streams
         self._app.end_long_requests()  # else it would wait for them
         await asyncio.sleep(LAST_ANSWERS_S)
@@ -102,8 +105,7 @@ class _Server(uvicorn.Server):
     async def _announce(self) -> None:
         await self._app.readiness.wait()
         self._collecting.enter_context(young_collections())
-        scheme = "https" if self.config.is_ssl else "http"
-        url = f"{scheme}://{_address(self.servers[0].sockets[0])}"
+        url = _url(_address(self.servers[0].sockets[0]), is_tls=self.config.is_ssl)
         print(f"blockyard is ready at {url}", flush=True)  # noqa: T201 - for whoever started it
         log.info("ready", url=url, **self._app.describe())
 
@@ -125,6 +127,10 @@ def _address(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _url(address: str, *, is_tls: bool) -> str:
+    return f"{'https' if is_tls else 'http'}://{address}"
+
+
 def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     """Serve until SIGTERM or SIGINT, let requests in flight end, and return the exit status.
 
@@ -135,6 +141,7 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     Raises:
         JournalError: The data directory is another's, or cannot be read.
         EventsUnavailable: The sockets for events cannot be had.
+        ClusterUnavailable: The packages for a cluster are not installed, or a file for it cannot be used.
         ModuleNotFoundError: Traces are to be sent, and the packages for it are not installed.
         TokenFileError: The file of tokens cannot be read.
         TlsError: A file for TLS cannot be used.
@@ -145,8 +152,10 @@ def serve(settings: Settings, sockets: list[socket.socket]) -> int:
     with contextlib.ExitStack() as ending:
         tracing = ending.enter_context(_tracing()) if settings.traces else None
         event_sockets = ending.enter_context(_event_sockets(settings)) if settings.event_endpoint else None
-        durable = None if settings.volatile else ending.enter_context(Durable(settings))
-        return _serve(settings, sockets, durable, event_sockets, tracing)
+        is_local = not (settings.volatile or settings.cluster)
+        durable = ending.enter_context(Durable(settings)) if is_local else None
+        make_cluster = _cluster(settings, sockets[0]) if settings.cluster else None
+        return _serve(settings, sockets, durable, event_sockets, tracing, make_cluster)
 
 
 def _event_sockets(settings: Settings) -> "EventSockets":
@@ -163,12 +172,28 @@ def _event_sockets(settings: Settings) -> "EventSockets":
     return EventSockets(settings.event_endpoint, settings.event_replay_endpoint, curve)
 
 
+def _cluster(settings: Settings, listening: socket.socket) -> "MakeCluster":
+    """The part in a cluster that ``settings`` ask for. Raises ClusterUnavailable."""
+    try:
+        from blockyard.server.cluster.cluster import cluster_of  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        hint = "pip install 'blockyard[cluster]'"
+        raise ClusterUnavailable(f"--cluster needs the client of NATS: {hint}") from error
+    try:
+        return cluster_of(
+            settings, _url(_topic_address(listening), is_tls=bool(settings.tls_cert)), socket.gethostname()
+        )
+    except (OSError, ValueError) as error:
+        raise ClusterUnavailable(f"--proxy-ca or --cluster-ca cannot be used: {error}") from error
+
+
 def _serve(
     settings: Settings,
     sockets: list[socket.socket],
     durable: Durable | None,
     event_sockets: "EventSockets | None",
     tracing: "Tracing | None",
+    make_cluster: "MakeCluster | None",
 ) -> int:
     failures: list[JournalError] = []
 
@@ -188,6 +213,7 @@ def _serve(
         sockets=event_sockets,
         topic_address=_topic_address(sockets[0]),
         tracing=tracing,
+        make_cluster=make_cluster,
     )
     tls = tls_context(settings, settings.max_connections + NUM_SPARE_CONNECTIONS)
     config = uvicorn.Config(

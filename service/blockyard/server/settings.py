@@ -4,6 +4,7 @@ A field carries its `Rule`: its sentence for ``--help`` and the values that it t
 from these rules, and whoever makes `Settings` in another way is held to them too.
 """
 
+import re
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -14,6 +15,9 @@ from blockyard.server.logs import LEVELS
 T = TypeVar("T", bool, int, str)
 
 DEFAULT_DATA_DIR = "blockyard-data"
+
+NODE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+"""Of a node's name, as of a pool's."""
 
 MAX_TOKENS = 2**20
 """Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
@@ -102,6 +106,40 @@ class Settings:
     )
     snapshot_mib: int = setting(64, "The same after so many MiB of journal.", at_least=1)
     snapshot_interval_s: int = setting(600, "The same after so long, if there was any command.", at_least=1)
+    cluster: str = setting(
+        "",
+        "NATS servers with JetStream, with commas between, such as nats://a:4222,nats://b:4222: the server "
+        "is a node of a cluster, and writes there instead of to a data directory (extra: cluster).",
+    )
+    cluster_name: str = setting(
+        "blockyard",
+        "Name of the cluster, with which its streams and buckets begin; letters, digits, '_', '-'.",
+    )
+    cluster_replicas: int = setting(
+        3, "Copies that JetStream keeps of each stream and bucket that is made.", at_least=1, at_most=5
+    )
+    cluster_credentials: str = setting("", "File of the NATS user's credentials; empty: none are needed.")
+    cluster_ca: str = setting(
+        "", "Authorities in PEM that have signed the certificates of the NATS servers; goes with tls:// URLs."
+    )
+    node_name: str = setting("", "This node's name in the cluster, its own alone; empty: the host's name.")
+    node_lease_ms: int = setting(
+        2_000,
+        "How long a node may answer for its pools without having been heard in JetStream: so long after its "
+        "end others take over. The same for all nodes.",
+        at_least=200,
+        at_most=600_000,
+    )
+    advertise_url: str = setting(
+        "",
+        "Where clients and other nodes reach this node, http://host:port; empty: the address it listens on.",
+    )
+    proxy: bool = setting(
+        False, "Ask the owner of a pool for the caller, where other nodes send the caller there."
+    )
+    proxy_ca: str = setting(
+        "", "Authorities in PEM that have signed the other nodes' certificates, for --proxy."
+    )
     event_endpoint: str = setting(
         "", "ZeroMQ endpoint that KV events are published at, such as tcp://127.0.0.1:5557; empty: none."
     )
@@ -183,6 +221,7 @@ class Settings:
         """
         for known in fields(self):
             rule_of(known).check(known.name, getattr(self, known.name))
+        self._check_cluster()
         for names in (("tls_cert", "tls_key"), ("event_curve_key", "event_curve_clients")):
             if len({bool(getattr(self, name)) for name in names}) > 1:
                 options = " and ".join(f"--{name.replace('_', '-')}" for name in names)
@@ -201,3 +240,32 @@ class Settings:
                 is_authenticating=bool(self.token_file or self.tls_client_ca),
                 is_insecure=self.insecure,
             )
+
+    def _check_cluster(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.cluster_name):
+            raise ValueError(
+                f"--cluster-name has 1 to 64 letters, digits, '_' and '-': {self.cluster_name!r}"
+            )
+        if self.node_name and not re.fullmatch(NODE_NAME_PATTERN, self.node_name):
+            raise ValueError(
+                "--node-name has letters, digits, '.', '_' and '-', a letter or digit first: "
+                f"{self.node_name!r}"
+            )
+        if self.advertise_url and not re.fullmatch(r"https?://[^/?#@]+", self.advertise_url):
+            raise ValueError(
+                f"--advertise-url is http://host:port or https://host:port: {self.advertise_url!r}"
+            )
+        if self.cluster:
+            if self.volatile:
+                raise ValueError(
+                    "--volatile and --cluster exclude each other: a cluster's state is in JetStream"
+                )
+            for url in self.cluster.split(","):
+                if not re.fullmatch(r"(nats|tls)://[^/?#\s]+", url.strip()):
+                    raise ValueError(
+                        f"--cluster has URLs such as nats://host:4222, with commas between: {url!r}"
+                    )
+        elif self.proxy:
+            raise ValueError("--proxy goes with --cluster, which is not given")
+        if self.proxy_ca and not self.proxy:
+            raise ValueError("--proxy-ca goes with --proxy, which is not given")

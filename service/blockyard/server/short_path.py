@@ -17,7 +17,7 @@ from blockyard.server.access.rules import Rule, rule_of
 from blockyard.server.gate import Gate, Visit
 from blockyard.server.media import Answer, header_lines, render_error
 from blockyard.server.pool_call_handler import POOLS_PATH, PoolCallHandler
-from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.pool_journal import Commit, PoolJournal
 from blockyard.server.waiting_rooms import HasToWait
 
 MAX_KNOWN_CALLS = 4_096
@@ -31,6 +31,14 @@ _POOLS_PATH = POOLS_PATH.encode()
 
 Send: TypeAlias = Callable[[Answer], None]
 """Sends an answer over the connection that the call came by."""
+
+
+class Letter(NamedTuple):
+    """An answer on its way."""
+
+    send: Send
+    visit: Visit
+    answer: Answer
 
 
 class ShortCall(NamedTuple):
@@ -50,6 +58,7 @@ class ShortPath:
         gate: Lets requests in, and counts them.
         authenticator: Knows who asks.
         journal: No answer may be sent before it has written down what the call did.
+        is_here: Whether the pool of a name is this server's; calls to others take the long path.
         max_body_bytes: Larger bodies are refused, by the long path.
         request_timeout_s: How long an answer may wait for the journal.
     """
@@ -60,6 +69,7 @@ class ShortPath:
         gate: Gate,
         authenticator: Authenticator,
         journal: PoolJournal,
+        is_here: Callable[[str], bool],
         *,
         max_body_bytes: int,
         request_timeout_s: int,
@@ -70,8 +80,9 @@ class ShortPath:
         self._gate = gate
         self._authenticator = authenticator
         self._journal = journal
+        self._is_here = is_here
         self._known: dict[bytes, ShortCall] = {}
-        self._outbox: list[tuple[Send, Visit, Answer]] = []
+        self._outbox: dict[Commit, list[Letter]] = {}
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_lines = b""
         self.max_body_bytes = max_body_bytes
@@ -97,16 +108,20 @@ class ShortPath:
 
     def answer(
         self, call: ShortCall, sent: Sequence[tuple[bytes, bytes]], body: bytes
-    ) -> tuple[Visit, Answer] | None:
+    ) -> tuple[Visit, Answer, Commit] | None:
         """Do a call that came with the headers ``sent``. Its answer is to be posted; None: it has to wait."""
+        pool = call.path_params["pool"]
+        if not self._is_here(pool):
+            return None
         visit = self._gate.enter("POST", call.path)
+        commit = self._journal.commit(pool)
         try:
             self._gate.check(visit)
             self._gate.turn.take(visit.began_ns)
             visit.route = call.handler.path_format
             principal = self._authenticator.principal(sent)
             visit.token_id = principal.token_id
-            call.rule.check(principal, call.path_params["pool"])
+            call.rule.check(principal, pool)
             answer = call.handler.answer(call.path, call.path_params, dict(sent), body, principal.tenant)
         except HasToWait:  # on the long path
             self._gate.forget()
@@ -115,16 +130,18 @@ class ShortPath:
             answer = render_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged
             answer = self._gate.failed(visit, error)
-        return visit, answer
+        if commit.headers:
+            answer = answer.with_headers(commit.headers)
+        return visit, answer, commit
 
-    def post(self, send: Send, visit: Visit, answer: Answer) -> None:
-        """Have ``answer`` sent at the end of this turn of the loop, or once all is written down.
+    def post(self, send: Send, visit: Visit, answer: Answer, commit: Commit) -> None:
+        """Have ``answer`` sent at the end of this turn of the loop, or once ``commit`` is settled.
 
         All answers of a turn go out one after the other: whoever waits for them is woken once.
         """
-        self._outbox.append((send, visit, answer))
-        if len(self._outbox) == 1:
+        if not self._outbox:
             asyncio.get_running_loop().call_soon(self._empty_outbox)
+        self._outbox.setdefault(commit, []).append(Letter(send, visit, answer))
 
     def lines_of(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         """As `header_lines`, of the server's own headers: a new list whenever there is a new second."""
@@ -133,36 +150,39 @@ class ShortPath:
         return self._header_lines
 
     def _empty_outbox(self) -> None:
-        letters, self._outbox = self._outbox, []
-        settling = self._journal.settling
-        if settling is None:
-            self._deliver(letters)
-        else:
-            loop = asyncio.get_running_loop()
-            late = loop.call_later(self._request_timeout_s, self._give_up, letters)
+        outbox, self._outbox = self._outbox, {}
+        for commit, letters in outbox.items():
+            settling = commit.settling
+            if settling is None:
+                self._deliver(commit, letters)
+            else:
+                self._deliver_after(settling, commit, letters)
 
-            def settled(_: object) -> None:
-                late.cancel()
-                self._deliver(letters)
+    def _deliver_after(self, settling: asyncio.Future[None], commit: Commit, letters: list[Letter]) -> None:
+        late = asyncio.get_running_loop().call_later(self._request_timeout_s, self._give_up, letters)
 
-            settling.add_done_callback(settled)
+        def settled(_: object) -> None:
+            late.cancel()
+            self._deliver(commit, letters)
 
-    def _give_up(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
+        settling.add_done_callback(settled)
+
+    def _give_up(self, letters: list[Letter]) -> None:
         """The journal takes too long: nobody waits for it any more, and what it comes to is not known."""
         timeout_s = self._request_timeout_s
         late = render_error(RequestTimeout.of("request_timeout_s", timeout_s, "nothing was written down"))
-        self._send([(send, visit, late) for send, visit, _ in letters])
+        self._send([letter._replace(answer=late) for letter in letters])
         letters.clear()
 
-    def _deliver(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
+    def _deliver(self, commit: Commit, letters: list[Letter]) -> None:
         try:
-            self._journal.check_sound()
+            commit.check_sound()
         except NotReady as error:  # whether they were written down is not known
             withdrawn = render_error(error)
-            letters = [(send, visit, withdrawn) for send, visit, _ in letters]
+            letters = [letter._replace(answer=withdrawn) for letter in letters]
         self._send(letters)
 
-    def _send(self, letters: list[tuple[Send, Visit, Answer]]) -> None:
+    def _send(self, letters: list[Letter]) -> None:
         for send, visit, answer in letters:
             self._gate.leave(visit, answer.status)
             send(answer)

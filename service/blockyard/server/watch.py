@@ -58,7 +58,7 @@ class Watched:
         clock: By whose time they are seen.
         holders: Who holds the most blocks of them.
         latency: Of the calls to them.
-        settled: Waits until what was done is durable, see `PoolJournal.settled`.
+        settled: Waits until what was done is durable, see `Commit.settled`.
         streams: All that are open: among them the time for looking is shared.
     """
 

@@ -1,1 +1,1 @@
-"""More than one server: nodes that share pools among them, each pool one node's at a time."""
+"""Pools owned across several nodes, on NATS JetStream: see ``service/decisions/0010-cluster.md``."""

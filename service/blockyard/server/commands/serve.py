@@ -69,13 +69,14 @@ def _run(**values: Any) -> None:
         raise click.ClickException(str(error)) from error
     sockets = listening_sockets(settings.host, settings.port)
     # Half a second that neither a --help nor a mistake in the arguments should cost.
+    from blockyard.server.cluster.errors import ClusterUnavailable  # noqa: PLC0415
     from blockyard.server.events.errors import EventsUnavailable  # noqa: PLC0415
     from blockyard.server.journal.errors import JournalError  # noqa: PLC0415
     from blockyard.server.serve import serve  # noqa: PLC0415
 
     try:
         sys.exit(serve(settings, sockets))
-    except (EventsUnavailable, JournalError, TlsError, TokenFileError) as error:
+    except (ClusterUnavailable, EventsUnavailable, JournalError, TlsError, TokenFileError) as error:
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):

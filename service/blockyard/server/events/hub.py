@@ -1,8 +1,10 @@
 """From the pools to those who follow: what a pool has done is published once it is durable, not before."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,6 +17,7 @@ from blockyard.core.kv_batch import Batch
 from blockyard.core.pool import Pool
 from blockyard.server.events.pool_stream import PoolStream
 from blockyard.server.histogram import add_histogram
+from blockyard.server.pool_journal import Commit
 
 if TYPE_CHECKING:  # the base install of a server has no ZeroMQ
     from blockyard.server.events.sockets import EventSockets
@@ -26,23 +29,36 @@ PACE_S = 0.005
 DELAY_BOUNDS_S = (5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a pool has done: ``batches`` of its stream, to be published once ``settling`` is done.
+
+    ``commit`` says whether they may be told then; they were added at ``added_s``.
+    """
+
+    stream: PoolStream
+    batches: list[Batch]
+    is_last: bool
+    commit: Commit
+    settling: asyncio.Future[None] | None
+    added_s: float
+
+
 class EventHub(Collector):
     """No streams at first.
 
     Args:
-        settled: Waits until all that was done is durable; raises NotReady where it will never be.
+        commit: The commit of the pool of a name.
         sockets: Where batches go besides; None for nowhere.
         address: This server's, for topics: host and port.
     """
 
-    def __init__(
-        self, settled: Callable[[], Awaitable[None]], sockets: "EventSockets | None", address: str
-    ) -> None:
-        self._settled = settled
+    def __init__(self, commit: Callable[[str], Commit], sockets: "EventSockets | None", address: str) -> None:
+        self._commit = commit
         self._sockets = sockets
         self._address = address
         self._streams: dict[str, PoolStream] = {}
-        self._waiting: list[tuple[PoolStream, list[Batch], float, bool]] = []
+        self._waiting: list[_Done] = []
         self._something = asyncio.Event()
         self._delays = Histogram(DELAY_BOUNDS_S)
 
@@ -59,36 +75,46 @@ class EventHub(Collector):
         """The pool of this name was given a command."""
         stream = self._streams.get(name)
         if stream is not None and (batches := stream.take()):
-            self._add(stream, batches, is_last=False)
+            self._add(name, stream, batches, is_last=False)
 
     def drop(self, name: str) -> None:
         """The pool of this name is gone."""
         stream = self._streams.pop(name, None)
         if stream is not None:
-            self._add(stream, [stream.ending()], is_last=True)
+            self._add(name, stream, [stream.ending()], is_last=True)
 
-    def _add(self, stream: PoolStream, batches: list[Batch], *, is_last: bool) -> None:
-        self._waiting.append((stream, batches, time.perf_counter(), is_last))
-        self._something.set()
+    def _add(self, name: str, stream: PoolStream, batches: list[Batch], *, is_last: bool) -> None:
+        commit = self._commit(name)
+        done = _Done(stream, batches, is_last, commit, commit.settling, time.perf_counter())
+        self._waiting.append(done)
+        if done.settling is None:
+            self._something.set()
+        else:
+            done.settling.add_done_callback(lambda _: self._something.set())
 
     async def run(self) -> None:
-        """Publish for ever, or until something will never be durable."""
+        """Publish for ever."""
         while True:
             await self._something.wait()
             self._something.clear()
             waiting, self._waiting = self._waiting, []
-            try:
-                await self._settled()
-            except NotReady:
-                return
-            for stream, batches, added_s, is_last in waiting:
-                stream.publish(batches)
-                if self._sockets is not None:
-                    self._send(self._sockets, stream, batches)
-                self._delays.observe(time.perf_counter() - added_s)
-                if is_last:
-                    stream.close()
+            for done in waiting:
+                if done.settling is None or done.settling.done():
+                    self._publish(done)
+                else:
+                    self._waiting.append(done)
             await asyncio.sleep(PACE_S)
+
+    def _publish(self, done: "_Done") -> None:
+        """Tell of something that is durable; nobody is told of what will never be."""
+        with contextlib.suppress(NotReady):
+            done.commit.check_sound()
+            done.stream.publish(done.batches)
+            if self._sockets is not None:
+                self._send(self._sockets, done.stream, done.batches)
+            self._delays.observe(time.perf_counter() - done.added_s)
+        if done.is_last:
+            done.stream.close()
 
     def _send(self, sockets: "EventSockets", stream: PoolStream, batches: list[Batch]) -> None:
         """Over ZeroMQ: what cannot be sent is a gap in one stream's numbers, and no more than that."""

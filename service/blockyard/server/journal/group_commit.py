@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 import structlog
 
@@ -18,13 +19,26 @@ log = structlog.get_logger("blockyard.journal")
 RETRY_AFTER_MS = 1_000
 """By then a supervisor may have started the server again."""
 
+Append: TypeAlias = Callable[[Sequence[Record]], Awaitable[None] | None]
+"""Writes records: by the time that it returns, or that what it returns was awaited. Raises AppendFailed."""
+
+
+def journal_failed() -> NotReady:
+    """What is said once a journal of a server's own could not be written."""
+    return NotReady(
+        "the journal could not be written, and the server stops: whether this was done is not known",
+        {"retry_after_ms": RETRY_AFTER_MS},
+    )
+
 
 class GroupCommit:
-    """Appends to ``journal`` what was applied. Used on one event loop.
+    """Appends what was applied. Used on one event loop.
 
     Args:
-        journal: Where to.
+        append: Writes one batch.
+        is_slow: Whether that has to be awaited: then the next batch is gathered meanwhile.
         on_failure: Called once, if an append fails: memory is ahead of the journal from then on.
+        refusal: Made for each who is not told what was done.
         figures: What appends cost; None: nobody asks.
 
     Attributes:
@@ -33,18 +47,44 @@ class GroupCommit:
 
     def __init__(
         self,
-        journal: Journal,
+        append: Append,
         on_failure: Callable[[AppendFailed], None],
         figures: JournalFigures | None = None,
+        *,
+        is_slow: bool,
+        refusal: Callable[[], NotReady] = journal_failed,
     ) -> None:
-        self._journal = journal
+        self._append = append
+        self._is_slow = is_slow
         self._on_failure = on_failure
+        self._refusal = refusal
         self._figures = figures or JournalFigures()
         self._lines: list[Line] = []
         self._gathering: asyncio.Future[None] | None = None  # done once that batch is appended
-        self._appending: asyncio.Future[None] | None = None  # likewise, of the one that a thread has
+        self._appending: asyncio.Future[None] | None = None  # likewise, of the one that is being appended
         self._flushing: asyncio.Task[None] | None = None
+        self._is_withdrawn = False
         self.has_failed = False
+
+    @classmethod
+    def of(
+        cls,
+        journal: Journal,
+        on_failure: Callable[[AppendFailed], None],
+        figures: JournalFigures | None = None,
+    ) -> "GroupCommit":
+        """One that appends to ``journal``, in a thread where that takes long."""
+        is_slow = journal.waits_for_disk
+
+        def append_in_thread(batch: Sequence[Record]) -> Awaitable[None]:
+            return asyncio.to_thread(journal.append, batch)
+
+        return cls(append_in_thread if is_slow else journal.append, on_failure, figures, is_slow=is_slow)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every answer about the pools says beside itself: nothing."""
+        return {}
 
     def add(self, line: Line, entry: bytes) -> None:
         """A command was applied to the pool of ``line``; see `encode_command`."""
@@ -72,7 +112,7 @@ class GroupCommit:
         """Wait until all that was added is durable: then what was read from pools may be told.
 
         Raises:
-            NotReady: An append has failed; nothing may be told any more.
+            NotReady: An append has failed, or nobody waits for it any more; nothing may be told.
         """
         last = self.settling
         if last is not None:
@@ -80,50 +120,60 @@ class GroupCommit:
         self.check_sound()
 
     def check_sound(self) -> None:
-        """Raise NotReady where an append has failed: what was done since may not be told."""
-        if self.has_failed:
-            raise _failed()
+        """Raise NotReady where what was done may not be told: an append has failed, or goes on unwaited."""
+        if self.has_failed or self._is_withdrawn:
+            raise self._refusal()
+
+    def withdraw(self) -> None:
+        """Tell nobody anything any more, not those who wait either; appending goes on."""
+        self._is_withdrawn = True
+        for waited in (self._gathering, self._appending):
+            if waited is not None and not waited.done():
+                waited.set_result(None)
 
     def fail(self, error: AppendFailed) -> NotReady:
         """The journal could not be written: nothing may be acknowledged any more; what to say instead."""
         if not self.has_failed:
             self.has_failed = True
-            log.critical("the journal could not be written: the server stops", error=str(error))
+            log.critical("the journal could not be written", error=str(error))
             self._on_failure(error)
-        return _failed()
+        return self._refusal()
 
     def _flush(self) -> None:
-        """Append what was gathered: at once, or in a thread while the next batch is being gathered."""
+        """Append what was gathered: at once, or while the next batch is being gathered."""
         if self._flushing is not None:
             return  # it goes on with this batch by itself
-        if self._journal.waits_for_disk:
-            self._flushing = asyncio.get_running_loop().create_task(self._flush_in_thread())
+        if self._is_slow:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush_in_turns())
             return
         appended, records, num_commands = self._take()
         try:
-            if not self.has_failed:  # else what follows a lost batch would be behind a gap
-                self._append(records, num_commands)
+            if records and not self.has_failed:  # else what follows a lost batch would be behind a gap
+                began_s = time.perf_counter()
+                self._append(records)
+                self._count(began_s, records, num_commands)
         except AppendFailed as error:
             self.fail(error)
         appended.set_result(None)
 
-    async def _flush_in_thread(self) -> None:
+    async def _flush_in_turns(self) -> None:
         while self._gathering is not None:
             self._appending, records, num_commands = self._take()
             try:
-                if not self.has_failed:
-                    await asyncio.to_thread(self._append, records, num_commands)
+                if records and not self.has_failed:
+                    began_s = time.perf_counter()
+                    writing = self._append(records)
+                    assert writing is not None, "a slow append is awaited"
+                    await writing
+                    self._count(began_s, records, num_commands)
             except AppendFailed as error:
                 self.fail(error)
-            self._appending.set_result(None)
+            if not self._appending.done():
+                self._appending.set_result(None)
         self._appending = self._flushing = None
 
-    def _append(self, records: list[Record], num_commands: int) -> None:
-        """Append one batch, and count it. Raises AppendFailed."""
-        if not records:
-            return  # all of their pools were dropped meanwhile
-        began_s = time.perf_counter()
-        self._journal.append(records)
+    def _count(self, began_s: float, records: list[Record], num_commands: int) -> None:
+        """One batch was appended. There is none where all of its pools were dropped meanwhile."""
         duration_s = time.perf_counter() - began_s
         self._figures.appended(duration_s, num_commands, sum([len(record.payload) for record in records]))
 
@@ -140,10 +190,3 @@ class GroupCommit:
             line.num_bytes += len(record.payload)
             records.append(record)
         return appended, records, num_commands
-
-
-def _failed() -> NotReady:
-    return NotReady(
-        "the journal could not be written, and the server stops: whether this was done is not known",
-        {"retry_after_ms": RETRY_AFTER_MS},
-    )

@@ -100,13 +100,13 @@ def _base(journal: Journal, stored: StoredPool) -> RecoveredPool:
 def _replay(journal: Journal, stored: StoredPool, base: RecoveredPool, progress: RecoveryProgress) -> None:
     """Bring ``base`` up to the last command that is stored. Raises as `recover`."""
     for now_ms, command in commands_after(journal, stored, base.line):
-        _apply_again(base.pool, now_ms, command)
+        apply_again(base.pool, now_ms, command)
         progress.num_replayed_commands += 1
         if progress.is_cancelled:
             raise RecoveryCancelled
 
 
-def _apply_again(pool: Pool, now_ms: int, command: Command) -> None:
+def apply_again(pool: Pool, now_ms: int, command: Command) -> None:
     """Once more, with the same outcome: also where that was a refusal, or a mistake of ours."""
     try:
         pool.apply(command, now_ms)

@@ -1,17 +1,16 @@
 """Keeping a journal short: snapshots by size and by age, after which the records before them go.
 
-They are taken in a process of its own, one at a time; see `take_snapshot`. Records go a few at a time, so
-that no call waits for long.
+They are taken in a process of its own, one at a time, which replays what the server has written.
 """
 
 import asyncio
 import contextlib
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -19,13 +18,10 @@ from blockyard.server.journal.errors import AppendFailed, JournalError
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.interface import PoolKey
 from blockyard.server.journal.line import Line
-from blockyard.server.journal.sqlite_journal import SqliteJournal
 
 log = structlog.get_logger("blockyard.journal")
 
 LOOK_EVERY_S = 0.5
-PAUSE_S = 0.002
-"""Between two lots of records that go."""
 PAUSE_AFTER_FAILURE_S = 30.0
 """Of the pool whose snapshot failed."""
 PAUSE_AFTER_MISTAKE_S = 2.0
@@ -49,12 +45,27 @@ class SnapshotRule:
     max_age_s: float
 
 
+class Snapshots(Protocol):
+    """Where snapshots are kept, and what becomes superfluous by them."""
+
+    def process(self, key: PoolKey) -> Sequence[str]:
+        """The module that takes one of a pool, and its arguments; its output ends with its number."""
+        ...
+
+    async def tend(self, keys: AbstractSet[PoolKey]) -> None:
+        """Do what is to be done now and then: there are these pools. Raises AppendFailed."""
+        ...
+
+    async def forget(self, key: PoolKey) -> None:
+        """Forget what the latest snapshot of a pool has. Raises AppendFailed."""
+        ...
+
+
 class SnapshotKeeper:
     """Takes snapshots of the pools of ``lines`` and forgets what they make superfluous.
 
     Args:
-        journal: The server's own.
-        data_dir: Where it is.
+        snapshots: Where they are kept.
         lines: Gives those of all pools, each time anew.
         rule: When.
         on_failure: Told of an append that failed.
@@ -63,21 +74,17 @@ class SnapshotKeeper:
 
     def __init__(
         self,
-        journal: SqliteJournal,
-        data_dir: Path,
+        snapshots: Snapshots,
         lines: Callable[[], Iterable[Line]],
         rule: SnapshotRule,
         on_failure: Callable[[AppendFailed], object],
         figures: JournalFigures,
     ) -> None:
-        self._journal = journal
-        self._data_dir = data_dir
+        self._snapshots = snapshots
         self._lines = lines
         self._rule = rule
         self._on_failure = on_failure
         self._figures = figures
-        self._known: set[PoolKey] = set()
-        self._num_drops = -1  # not looked yet
         self._retry_s: dict[PoolKey, float] = {}
 
     async def run(self) -> None:
@@ -94,9 +101,8 @@ class SnapshotKeeper:
                 await asyncio.sleep(PAUSE_AFTER_MISTAKE_S)
 
     async def _look(self) -> None:
-        self._journal.fold_if_large()
         lines = list(self._lines())
-        await self._forget_superfluous({line.key for line in lines})
+        await self._snapshots.tend({line.key for line in lines})
         now_s = time.monotonic()
         due = [line for line in lines if self._is_due(line, now_s)]
         if due:
@@ -104,17 +110,6 @@ class SnapshotKeeper:
             self._retry_s[line.key] = now_s + PAUSE_AFTER_FAILURE_S  # others go first, if it fails
             await self._take(line)
             del self._retry_s[line.key]
-
-    async def _forget_superfluous(self, keys: set[PoolKey]) -> None:
-        """Of pools dropped since the last look or before the start; and what earlier snapshots have."""
-        num_drops = self._journal.num_drops
-        dropped: list[PoolKey] = []
-        if num_drops != self._num_drops:
-            dropped = await asyncio.to_thread(self._journal.dropped)  # it waits for an append under way
-        for key in {*dropped, *(keys - self._known)}:
-            await self._truncate(key)
-        self._num_drops = num_drops
-        self._known = keys
 
     def _is_due(self, line: Line, now_s: float) -> bool:
         if now_s < self._retry_s.get(line.key, now_s):
@@ -141,7 +136,7 @@ class SnapshotKeeper:
         line.snapshot_number = number
         line.num_bytes -= num_bytes
         log.info("snapshot", key=line.key, number=number)
-        await self._truncate(line.key)
+        await self._snapshots.forget(line.key)
 
     async def _run_process(self, key: PoolKey) -> int | None:
         """The number of the snapshot that was taken; None if the pool was dropped in the meantime.
@@ -149,9 +144,8 @@ class SnapshotKeeper:
         Raises:
             JournalError: None was taken.
         """
-        module = "blockyard.server.journal.take_snapshot"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", module, str(self._data_dir.absolute()), str(key), str(os.getpid())),
+            *(sys.executable, "-P", "-m", *self._snapshots.process(key)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -169,7 +163,3 @@ class SnapshotKeeper:
             raise JournalError(f"no snapshot was taken: {last_line}")
         number = output.split()[-1:]
         return int(number[0]) if number else None
-
-    async def _truncate(self, key: PoolKey) -> None:
-        while self._journal.truncate(key):  # noqa: ASYNC110 - a pause for others, not for an event
-            await asyncio.sleep(PAUSE_S)

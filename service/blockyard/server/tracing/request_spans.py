@@ -4,7 +4,7 @@ A request's parent is what its ``traceparent`` names. Whether it is recorded was
 by the sampler; a request that is not recorded has no spans inside, and costs little more than none at all.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -27,7 +27,7 @@ from blockyard.core.errors import BlockyardError
 from blockyard.core.replies import Reply
 from blockyard.server.events.hub import EventHub
 from blockyard.server.pool_call_handler import POOLS_PATH
-from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.pool_journal import Commit, PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.sse import is_stream
 
@@ -116,17 +116,13 @@ class TracedPools(Pools):
             span.end()
 
 
-def traced_settled(journal: PoolJournal, tracer: Tracer) -> Callable[[], Awaitable[None]]:
-    """`PoolJournal.settled` with a span around it, where there is something to wait for."""
-
-    async def settled() -> None:
-        if journal.settling is None or not get_current_span().is_recording():
-            await journal.settled()
-            return
-        with tracer.start_as_current_span("wait for journal"):
-            await journal.settled()
-
-    return settled
+async def traced_settled(commit: Commit, tracer: Tracer) -> None:
+    """`Commit.settled` with a span around it, where there is something to wait for."""
+    if commit.settling is None or not get_current_span().is_recording():
+        await commit.settled()
+        return
+    with tracer.start_as_current_span("wait for journal"):
+        await commit.settled()
 
 
 class _Headers(Getter[Iterable[tuple[bytes, bytes]]]):

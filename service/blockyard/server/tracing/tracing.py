@@ -7,7 +7,6 @@ the whole process's: FastAPI would trace by it, too, and not the hot path.
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self
@@ -20,7 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from starlette.types import ASGIApp
 
 from blockyard.server.events.hub import EventHub
-from blockyard.server.pool_journal import PoolJournal
+from blockyard.server.pool_journal import Commit, PoolJournal
 from blockyard.server.pools import Pools
 from blockyard.server.tracing.export_log import ExportLog
 from blockyard.server.tracing.request_spans import TracedApp, TracedPools, traced_settled
@@ -71,6 +70,6 @@ class Tracing:
         """`Pools` with a span around each command."""
         return TracedPools(self._tracer, max_pools, max_pool_blocks, journal, hub)
 
-    def settled(self, journal: PoolJournal) -> Callable[[], Awaitable[None]]:
-        """`PoolJournal.settled` with a span around it."""
-        return traced_settled(journal, self._tracer)
+    async def settled(self, commit: Commit) -> None:
+        """`Commit.settled` with a span around it."""
+        await traced_settled(commit, self._tracer)

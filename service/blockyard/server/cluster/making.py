@@ -1,0 +1,111 @@
+"""Pools that come and go in a cluster: registered, with a stream each."""
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+import structlog
+
+from blockyard.core.config import PoolConfig
+from blockyard.core.errors import NotReady
+from blockyard.server.cluster.bucket import Raced
+from blockyard.server.cluster.connection import PASSING
+from blockyard.server.cluster.entries import Entry
+from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.pool_role import PoolRole
+from blockyard.server.cluster.pool_stream import Outrun, PoolStream
+from blockyard.server.cluster.registry import RegisteredPool
+from blockyard.server.journal.interface import PoolKey
+from blockyard.server.journal.line import Line
+from blockyard.server.journal.pool_state import encode_definition
+
+if TYPE_CHECKING:
+    from blockyard.server.cluster.node import ClusterNode, Joined
+
+log = structlog.get_logger("blockyard.cluster")
+
+WITHIN_S = 10.0
+KEY_BITS = 62
+RETRY_AFTER_MS = 100
+
+
+class Maker:
+    """Makes and deletes the pools of ``node``."""
+
+    def __init__(self, node: "ClusterNode") -> None:
+        self._node = node
+
+    async def create(self, name: str, config: PoolConfig, request: bytes | None) -> Line:
+        """Make a pool that this node owns: its stream, then its place in the registry.
+
+        Raises:
+            NotReady: It could not be made, or was made by another node just now.
+        """
+        self._node.journal.check_lease()
+        joined = self._joined()
+        key = PoolKey(secrets.randbits(KEY_BITS))
+        role = PoolRole(name, key, joined.around)
+        me = joined.members.me
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await role.stream.create(self._node.settings.num_replicas)
+                role.stream.ownership = 1
+                await role.stream.publish(Entry.take_over(me, ownership=1, number=0))
+                registered = RegisteredPool(
+                    name=name,
+                    key=key,
+                    definition=encode_definition(config, request),
+                    node=self._node.settings.node,
+                    ownership=1,
+                )
+                await joined.registry.create(registered)
+        except Raced as error:
+            self._node.do(role.stream.delete())
+            raise NotReady(
+                f"another has just made a pool of the name {name!r}: try again",
+                {"retry_after_ms": RETRY_AFTER_MS},
+            ) from error
+        except (*PASSING, Outrun) as error:
+            log.warning("a pool could not be made", pool=name, error=repr(error))
+            raise moving() from error
+        if not joined.members.is_still(me):
+            raise moving()  # it is there, and has an owner soon
+        self._node.roles[name] = role
+        role.own_new()
+        return Line(key)
+
+    async def drop(self, name: str, line: Line) -> None:
+        """Delete a pool that this node owns, and that takes no calls any more.
+
+        Raises:
+            NotReady: It could not be deleted.
+        """
+        joined, role = self._joined(), self._node.roles[name]
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await role.end(line)
+                registered = await joined.registry.look(name)
+                if registered is not None and registered.key == role.key:
+                    await self.bury(registered)
+        except (*PASSING, Outrun) as error:
+            log.warning("a pool could not be deleted", pool=name, error=repr(error))
+            raise moving() from error
+        finally:
+            if self._node.roles.get(name) is role:
+                del self._node.roles[name]
+                await role.stop()
+            self._node.note()
+
+    async def bury(self, pool: RegisteredPool) -> None:
+        """Forget a pool whose stream says that it is deleted. Raises what NATS says against it."""
+        joined = self._joined()
+        await joined.registry.delete(pool)
+        await PoolStream(joined.connection, self._node.names, pool.key).delete()
+        await joined.around.snapshots.delete(pool.key, pool.snapshot)
+        log.info("a pool is deleted", pool=pool.name)
+
+    def _joined(self) -> "Joined":
+        joined = self._node.joined
+        if joined is None:
+            raise moving()
+        return joined

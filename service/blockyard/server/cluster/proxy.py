@@ -1,0 +1,95 @@
+"""Asks a pool's owner for a caller who cannot be sent there, and passes on what it says as it comes."""
+
+import ssl
+from collections.abc import Iterator
+
+import httpx
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.target import target_of
+from blockyard.server.cluster.telling import Owner
+
+log = structlog.get_logger("blockyard.cluster")
+
+FORWARDED = b"blockyard-forwarded"
+"""Header of a request that another node passes on; it is not passed on once more."""
+
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"content-length",
+        b"host",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"expect",
+        b"date",
+        FORWARDED,
+    )
+)
+CONNECT_S = 2.0
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Whether another node passes the request on."""
+    return any(name == FORWARDED for name, _ in scope["headers"])
+
+
+class Proxy:
+    """Keeps connections to other nodes.
+
+    Args:
+        node: This node's name.
+        tls: For ``https://``; None: what httpx trusts.
+        timeout_s: How long an answer, or the next part of it, is waited for.
+    """
+
+    def __init__(self, node: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+        self._node = node.encode()
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self._client = httpx.AsyncClient(
+            verify=tls or True, timeout=timeout, limits=limits, trust_env=False, follow_redirects=False
+        )
+
+    async def forward(self, owner: Owner, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request of ``scope`` with what ``owner`` answers to it.
+
+        Raises:
+            NotReady: It does not; whether it has done what was asked is not known.
+        """
+        body = (await receive()).get("body", b"")
+        request = self._client.build_request(
+            scope["method"], owner.url + target_of(scope), headers=self._headers(scope), content=body
+        )
+        try:
+            response = await self._client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            log.info("a pool's owner does not answer", node=owner.node, error=repr(error))
+            raise moving() from error
+        try:
+            headers = [(name.lower(), value) for name, value in _kept(response.headers.raw)]
+            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            async for part in response.aiter_raw():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await response.aclose()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        return [*_kept(scope["headers"]), (FORWARDED, self._node)]
+
+
+def _kept(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Without those that are between two neighbours alone."""
+    return ((name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP)

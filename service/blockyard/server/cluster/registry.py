@@ -1,0 +1,177 @@
+"""The pools of a cluster: what each was made from, and who owns it as far as the bucket knows.
+
+Who owns a pool is decided in its stream. The bucket follows, so that every node knows whom to send callers
+to.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import structlog
+
+from blockyard.server.cluster.bucket import Bucket, Raced, Stored
+from blockyard.server.journal.interface import PoolKey
+
+log = structlog.get_logger("blockyard.cluster")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredPool:
+    """A pool that was created and not deleted.
+
+    Attributes:
+        name: Its name.
+        key: Of its stream; never used twice.
+        definition: What it was created from, see `encode_definition`.
+        node: The node that owned it last.
+        ownership: Under which number.
+        snapshot: Sequence of the message behind which its latest snapshot is; 0 where there is none.
+        revision: Of its value in the bucket.
+    """
+
+    name: str
+    key: PoolKey
+    definition: bytes
+    node: str
+    ownership: int
+    snapshot: int = 0
+    revision: int = 0
+
+    def encode(self) -> bytes:
+        """As it is stored."""
+        return json.dumps(
+            {
+                "key": self.key,
+                "definition": base64.b85encode(self.definition).decode(),
+                "node": self.node,
+                "ownership": self.ownership,
+                "snapshot": self.snapshot,
+            }
+        ).encode()
+
+    @classmethod
+    def decode(cls, name: str, value: bytes, revision: int) -> "RegisteredPool":
+        """The inverse."""
+        told = json.loads(value)
+        return cls(
+            name=name,
+            key=PoolKey(told["key"]),
+            definition=base64.b85decode(told["definition"]),
+            node=told["node"],
+            ownership=told["ownership"],
+            snapshot=told["snapshot"],
+            revision=revision,
+        )
+
+
+class Registry:
+    """Empty until it has been followed for a moment: see `loaded`.
+
+    Args:
+        bucket: Of pools.
+        on_change: Called where pools have come, gone or moved.
+    """
+
+    def __init__(self, bucket: Bucket, on_change: Callable[[], None]) -> None:
+        self._bucket = bucket
+        self._on_change = on_change
+        self._pools: dict[str, RegisteredPool] = {}
+        self._revisions: dict[str, int] = {}
+        self._heard = 0
+        self._news = asyncio.Event()
+
+    def __iter__(self) -> Iterator[RegisteredPool]:
+        return iter(self._pools.values())
+
+    def find(self, name: str) -> RegisteredPool | None:
+        """The pool of this name, as far as this node has heard."""
+        return self._pools.get(name)
+
+    async def look(self, name: str) -> RegisteredPool | None:
+        """The same, by what the bucket's leader has now. Raises what NATS says against it."""
+        stored = await self._bucket.get(name)
+        if stored is not None:
+            self._hear(stored)
+        return self._pools.get(name)
+
+    async def run(self) -> None:
+        """Follow the bucket, for ever."""
+        async for values in self._bucket.follow():
+            for stored in values:
+                self._hear(stored)
+                self._heard = max(self._heard, stored.revision)
+            self._news.set()
+
+    async def loaded(self) -> None:
+        """Until all that is in the bucket now has been heard. Raises what NATS says against it."""
+        last = await self._bucket.last_revision()
+        while self._heard < last:
+            self._news.clear()
+            await self._news.wait()
+
+    async def create(self, pool: RegisteredPool) -> None:
+        """Register a pool.
+
+        Raises:
+            Raced: Its name is taken.
+        """
+        revision = await self._bucket.create(pool.name, pool.encode())
+        self._hear(Stored(pool.name, pool.encode(), revision))
+
+    async def note_owner(self, name: str, node: str, ownership: int) -> None:
+        """``node`` owns the pool now, under this number. Raises what NATS says against it."""
+        await self._note(
+            name,
+            lambda known: (
+                replace(known, node=node, ownership=ownership) if known.ownership < ownership else None
+            ),
+        )
+
+    async def note_snapshot(self, name: str, key: PoolKey, sequence: int) -> None:
+        """The pool has a snapshot behind this message. Raises what NATS says against it."""
+        await self._note(
+            name,
+            lambda known: (
+                replace(known, snapshot=sequence) if known.key == key and known.snapshot < sequence else None
+            ),
+        )
+
+    async def _note(self, name: str, change: Callable[[RegisteredPool], RegisteredPool | None]) -> None:
+        """Set a pool to what ``change`` makes of it, unless that is None, or the pool is no more."""
+        while True:
+            known = await self.look(name)
+            noted = None if known is None else change(known)
+            if known is None or noted is None:
+                return
+            try:
+                revision = await self._bucket.update(name, noted.encode(), known.revision)
+            except Raced:
+                continue
+            self._hear(Stored(name, noted.encode(), revision))
+            return
+
+    async def delete(self, pool: RegisteredPool) -> None:
+        """Forget a pool, if it is still there under its key. Raises what NATS says against it."""
+        while True:
+            known = await self.look(pool.name)
+            if known is None or known.key != pool.key:
+                return
+            try:
+                await self._bucket.delete(pool.name, known.revision)
+            except Raced:
+                continue
+            self._hear(Stored(pool.name, None, known.revision + 1))
+            return
+
+    def _hear(self, stored: Stored) -> None:
+        if stored.revision <= self._revisions.get(stored.name, 0):
+            return
+        self._revisions[stored.name] = stored.revision
+        if stored.value is None:
+            self._pools.pop(stored.name, None)
+        else:
+            self._pools[stored.name] = RegisteredPool.decode(stored.name, stored.value, stored.revision)
+        self._on_change()
