@@ -70,8 +70,8 @@ def node_of(variables: Mapping[str, str], folder: Path) -> Iterator[tuple[Server
             "BLOCKYARD_TOKEN_FILE": str(tokens),
         }
         told = {**image_variables(), **variables, **here}
-        if told.get("BLOCKYARD_DATA_DIR"):
-            told["BLOCKYARD_DATA_DIR"] = str(folder / "data")
+        data = folder / "data"
+        told["BLOCKYARD_DATA_DIR"] = str(data)
         options = [*image_command(), "--host", "127.0.0.1", "--port", "0"]
         with start(*options, stderr=None, **told) as process:
             try:
@@ -80,5 +80,6 @@ def node_of(variables: Mapping[str, str], folder: Path) -> Iterator[tuple[Server
                 yield ServerProcess(line.removeprefix(READY).strip(), process), token
                 process.terminate()
                 assert process.wait(TIMEOUT_S) == 0
+                assert not data.exists(), "a node writes to a disk, which it cannot in its container"
             finally:
                 process.kill()
