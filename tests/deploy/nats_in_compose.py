@@ -29,7 +29,9 @@ def told_by(text: str) -> dict[str, str]:
 class ComposedNats:
     """One that runs."""
 
+    name: str
     place: NatsPlace
+    process: subprocess.Popen[bytes]
 
     def ask(self, path: str) -> dict[str, Any]:
         """What its monitor answers; empty if it does not."""
@@ -50,6 +52,7 @@ class ComposedNats:
 def running_nats(folder: Path, names: Sequence[str]) -> Iterator[list[ComposedNats]]:
     """Until they have a leader; what is replaced in the configuration are addresses and the store."""
     places = dict(zip(names, loopback_places(len(names)), strict=True))
+    servers = []
     with ExitStack() as stack:
         for name, place in places.items():
             path = folder / f"{name}.conf"
@@ -61,7 +64,7 @@ def running_nats(folder: Path, names: Sequence[str]) -> Iterator[list[ComposedNa
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
-        servers = [ComposedNats(place) for place in places.values()]
+            servers.append(ComposedNats(name, place, process))
         wait_for(lambda: all(server.leader() for server in servers), timeout_s=60)
         yield servers
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 from datetime import timedelta
 from functools import cache
@@ -17,6 +18,7 @@ from blockyard.server.trial.nats_servers import MAX_PAYLOAD_BYTES
 from deploy.image import NAMES, PREFIX, image_user, nats_hosts, node_of, url_of
 from deploy.nats_in_compose import NATS_CONFIG, running_nats, told_by
 from deploy.programs import DEPLOY, composed, program, read_yaml, run_program
+from waiting import wait_for
 
 TOOLS = "nats-box"
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
@@ -170,13 +172,22 @@ def test_three_nats_servers_of_the_configuration_elect_a_leader_and_take_our_bat
     with running_nats(tmp_path, list(those("nats-"))) as servers:
         leader = servers[0].leader()
         assert leader in those("nats-")
-        for name, server in zip(those("nats-"), servers, strict=True):
+        for server in servers:
             state = server.ask("/varz")
-            assert state["server_name"] == name
+            assert state["server_name"] == server.name
             assert state["max_payload"] == MAX_PAYLOAD_BYTES
             assert state["jetstream"]["config"]["max_storage"] > 0
-            check = services()[name]["healthcheck"]["test"][-1]
+            check = services()[server.name]["healthcheck"]["test"][-1]
             assert server.ask(check.removeprefix("http://127.0.0.1:8222"))["status"] == "ok"
+
+
+def test_a_nats_server_that_is_stopped_hands_over_what_it_leads_before_it_ends(tmp_path: Path) -> None:
+    with running_nats(tmp_path, list(those("nats-"))) as servers:
+        (leader,) = [server for server in servers if server.name == servers[0].leader()]
+        others = [server for server in servers if server is not leader]
+        leader.process.send_signal(signal.Signals[services()[leader.name]["stop_signal"]])
+        wait_for(lambda: all(server.leader() in {each.name for each in others} for server in others))
+        assert leader.process.poll() is None, "and not since it was gone"
 
 
 def test_a_node_runs_with_what_it_is_told(tmp_path: Path) -> None:
