@@ -130,7 +130,7 @@ def test_a_container_may_little(name: str) -> None:
 def test_a_node_is_given_time_to_hand_over_and_to_end() -> None:
     for node in those("node-").values():
         shutdown_s = int(node["environment"]["BLOCKYARD_SHUTDOWN_TIMEOUT_S"])
-        assert seconds(node["stop_grace_period"]) >= shutdown_s + 20
+        assert seconds(node["stop_grace_period"]) >= 2 * shutdown_s + 10
 
 
 def test_a_nats_server_is_given_time_to_let_go() -> None:

@@ -151,7 +151,7 @@ def test_a_probe_asks_what_is_open_to_everyone_at_a_port_of_the_container(probe:
 def test_a_node_is_given_time_to_hand_over_and_to_end() -> None:
     *_, sleep_s = container()["lifecycle"]["preStop"]["exec"]["command"]
     shutdown_s = int(variables()["BLOCKYARD_SHUTDOWN_TIMEOUT_S"])
-    assert pod()["terminationGracePeriodSeconds"] >= int(sleep_s) + shutdown_s + 20
+    assert pod()["terminationGracePeriodSeconds"] >= int(sleep_s) + 2 * shutdown_s + 10
 
 
 def test_a_node_may_little() -> None:
