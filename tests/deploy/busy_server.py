@@ -79,8 +79,8 @@ def scrape_of_a_busy_server() -> Scrape:
 def scrape_of_a_node(folder: Path) -> Scrape:
     """The only node of a cluster, with a pool of its own."""
     with NatsServers(folder, num_servers=1) as servers:
-        options = ("--cluster", servers.urls, "--cluster-replicas", "1", "--log-level", "error")
-        with running_server(*options) as node, Client(node.url) as client:
+        options = ("--cluster", servers.urls, "--cluster-replicas", "1", "--node-lease-ms", "20000")
+        with running_server("--log-level", "error", *options) as node, Client(node.url) as client:
             pool = client.create_pool("owned", num_blocks=40, block_size=4)
             pool.lease("only", renew=False)
             return scrape(node)

@@ -59,7 +59,7 @@ def node_of(variables: Mapping[str, str], folder: Path) -> Iterator[tuple[Server
     """A node as a container with ``variables`` has it, and a token of an operator.
 
     What is elsewhere here is replaced, and nothing else: NATS, of which there is one server, the token file,
-    the address, and the place for data.
+    the address, the place for data, and how soon a machine that has much to do is held for lost.
     """
     tokens = folder / "tokens.json"
     token = add_token(tokens, "admin")
@@ -67,6 +67,7 @@ def node_of(variables: Mapping[str, str], folder: Path) -> Iterator[tuple[Server
         here = {
             "BLOCKYARD_CLUSTER": servers.urls,
             "BLOCKYARD_CLUSTER_REPLICAS": "1",
+            "BLOCKYARD_NODE_LEASE_MS": "20000",
             "BLOCKYARD_TOKEN_FILE": str(tokens),
         }
         told = {**image_variables(), **variables, **here}

@@ -15,6 +15,8 @@ from server_process import ServerProcess, running_server
 
 T = TypeVar("T")
 POOL = "/v1/pools/kept"
+LEASE_MS = "20000"
+"""Long: a machine that has much to do is no node that was lost."""
 
 
 def connected(servers: NatsServers, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -30,7 +32,7 @@ def connected(servers: NatsServers, work: Callable[[Client], Awaitable[T]]) -> T
 
 @contextmanager
 def running_node(servers: NatsServers, *options: str) -> Iterator[ServerProcess]:
-    told = ("--cluster", servers.urls, "--cluster-replicas", "1", "--node-name", "only")
+    told = ("--cluster", servers.urls, "--cluster-replicas", "1", "--node-lease-ms", LEASE_MS)
     with running_server("--log-level", "warning", *told, *options) as node:
         yield node
 

@@ -17,6 +17,7 @@ from blockyard.server.trial.nats_servers import MAX_PAYLOAD_BYTES
 from deploy.image import NAMES, PREFIX, image_user, nats_hosts, node_of, url_of
 from deploy.nats_in_compose import NATS_CONFIG, told_by
 from deploy.programs import DEPLOY, built, read_yaml
+from waiting import wait_for
 
 FOLDERS = ["cluster", "watched"]
 VERSIONS = ["1.29", "1.33", "1.37"]
@@ -305,7 +306,8 @@ def test_one_node_at_a_time_is_taken_away() -> None:
 
 def test_a_node_runs_with_what_it_is_told(tmp_path: Path) -> None:
     with node_of(variables(), tmp_path) as (node, token):
-        assert node.call("GET", container()["readinessProbe"]["httpGet"]["path"])[0] == 200
+        readiness = container()["readinessProbe"]["httpGet"]["path"]
+        wait_for(lambda: node.call("GET", readiness)[0] == 200)  # again, if it has lost its lease meanwhile
         assert node.call("GET", "/v1/pools")[0] == 401
         status, cluster = node.call("GET", "/v1/cluster", Authorization=f"Bearer {token}")
     assert status == 200

@@ -57,7 +57,8 @@ def shared_nats(folder: Path, allowed: Sequence[str]) -> Iterator[str]:
 def test_a_node_does_with_the_subjects_that_readme_names(tmp_path: Path) -> None:
     assert len(subjects()) == 5
     with shared_nats(tmp_path, subjects()) as url:
-        options = ("--cluster", url, "--cluster-replicas", "1", "--snapshot-commands", "5")
+        options = ["--cluster", url, "--cluster-replicas", "1", "--node-lease-ms", "20000"]
+        options += ["--snapshot-commands", "5"]
         with running_server("--log-level", "warning", *options) as node:
             assert node.call("PUT", "/v1/pools/pool", {"num_blocks": 10, "block_size": 4})[0] == 201
             for _ in range(20):
