@@ -21,6 +21,7 @@ from blockyard.server.cluster.proxy import Proxy
 from blockyard.server.cluster.report import ClusterReport
 from blockyard.server.cluster.router import Router
 from blockyard.server.cluster.stream_snapshots import StreamSnapshots
+from blockyard.server.cluster.tasks import end
 from blockyard.server.cluster.telling import Directory
 from blockyard.server.durable import snapshot_rule
 from blockyard.server.journal.errors import JournalError
@@ -140,9 +141,7 @@ class Cluster:
             await node.ready()
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
             await node.close()
             if self._proxy is not None:
                 await self._proxy.close()

@@ -28,6 +28,7 @@ from blockyard.server.cluster.pool_role import MAX_LOADS, PoolRole, Stage, Surro
 from blockyard.server.cluster.registry import RegisteredPool, Registry
 from blockyard.server.cluster.rendezvous import candidates
 from blockyard.server.cluster.snapshot_bucket import SnapshotBucket
+from blockyard.server.cluster.tasks import all_of, end
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
@@ -188,10 +189,7 @@ class ClusterNode:
         await joined.connection.client.subscribe(
             self.names.requests(self.settings.node), cb=self._heed_request
         )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(joined.members.run())
-            tasks.create_task(joined.registry.run())
-            tasks.create_task(self._see_to_pools(joined))
+        await all_of(joined.members.run(), joined.registry.run(), self._see_to_pools(joined))
 
     async def ready(self) -> None:
         """Until it has a lease, and knows the pools and the nodes that there are."""
@@ -223,8 +221,7 @@ class ClusterNode:
 
     async def close(self) -> None:
         """The end: what it still owns others find out by its lease."""
-        for chore in list(self._chores):
-            chore.cancel()
+        await end(*self._chores)
         self._is_over = True
         await self._stop_all()
         if self._joined is not None:
@@ -336,7 +333,7 @@ class ClusterNode:
         holder = followed.holder
         if followed.is_deleted:
             if is_first:
-                self.do(self._maker.bury(pool))
+                self.do(self._maker.bury(pool, followed.ownership))
         elif holder is None:
             if followed.heir == node or (is_first and followed.heir not in members.live):
                 how = TakeOver.PLANNED if followed.heir == node else TakeOver.FORCED

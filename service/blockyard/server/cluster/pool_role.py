@@ -8,7 +8,6 @@ loading -> following -> owning -> suspended     no lease: nobody is told anythin
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
@@ -28,6 +27,7 @@ from blockyard.server.cluster.pool_stream import Outrun, PoolStream
 from blockyard.server.cluster.reader import StreamReader
 from blockyard.server.cluster.registry import Registry
 from blockyard.server.cluster.snapshot_bucket import SnapshotBucket
+from blockyard.server.cluster.tasks import end
 from blockyard.server.collector import no_collections
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures
@@ -51,6 +51,8 @@ class Outdated(JournalError):
 class Stage(Enum):
     """Where a node is with a pool."""
 
+    MAKING = "making"
+    """It makes the pool."""
     LOADING = "loading"
     """It reads what there is; there is no state yet."""
     FOLLOWING = "following"
@@ -137,9 +139,7 @@ class PoolRole:
         """Be nothing to the pool any more: what it did not tell others of is lost."""
         await self._stop_following()
         if self._acting is not None:
-            self._acting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._acting
+            await end(self._acting)
         if self.stage is Stage.OWNING:
             self._release()
         self.stage = Stage.LOADING
@@ -218,9 +218,7 @@ class PoolRole:
     async def _stop_following(self) -> None:
         following, self._following = self._following, None
         if following is not None:
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await following
+            await end(following)
 
     # Owning
 

@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from blockyard.server.cluster.connection import PASSING, RETRY_S, Connection
+from blockyard.server.cluster.tasks import end
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -83,9 +84,7 @@ class StreamReader:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._following is not None, "it was entered"
-        self._following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._following
+        await end(self._following)
         await self._unsubscribe()
 
     @property
