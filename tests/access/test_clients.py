@@ -26,6 +26,7 @@ from blockyard.client import (
 )
 from blockyard.client.delivery import Delivery, Pause, Surroundings
 from blockyard.client.protocol import PoolCalls
+from blockyard.client.routes import Routes
 from blockyard.client.token import token_headers
 from blockyard.worker import Worker
 from client.peers import peer, problem, response
@@ -64,7 +65,7 @@ def test_a_client_without_one_shows_none() -> None:
 
 
 @pytest.mark.parametrize("transport", ["lean", "httpx"])
-def test_no_redirect_is_followed_and_so_no_token_goes_elsewhere(transport: Any) -> None:
+def test_only_a_pools_redirect_is_followed_and_no_token_goes_elsewhere_otherwise(transport: Any) -> None:
     with (
         peer(response(200, {"pools": []})) as elsewhere,
         peer(response(307, location=f"{elsewhere.url}/v1/pools")) as server,
@@ -107,7 +108,7 @@ def test_a_server_that_asks_for_a_pause_gets_it(code: str) -> None:
     call = PoolCalls("pool").stats()
     world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.5, new_key=lambda: "key", headers=dict)
     policy = RetryPolicy(first_pause_s=0.2)
-    delivery = Delivery(call, "http://server:1", policy, world)
+    delivery = Delivery(call, Routes(["http://server:1"]), policy, world)
     with pytest.raises(BlockyardError) as raised:
         call.read(_refusal(503, code, retry_after_ms=700))
     assert delivery.failed(raised.value, None) == Pause(0.7 + 0.5 * 0.2)

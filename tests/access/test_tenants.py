@@ -55,6 +55,7 @@ NAMING_NOTHING = {
     "GET /dashboard",
     "POST /v1/hash",
     "POST /v1/plans",
+    "GET /v1/cluster",
     "GET /v1/pools",
     "GET /v1/pools/{pool}",
     "GET /v1/pools/{pool}/stats",

@@ -7,7 +7,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from blockyard.client import (
     AsyncClient,
     Client,
     ConnectionLost,
+    PoolElsewhere,
     RetryPolicy,
     TlsFiles,
     TlsRefused,
@@ -26,6 +27,7 @@ from blockyard.client import (
 from blockyard.client.lean import LeanTransport
 from blockyard.client.wire import Request
 from blockyard.server.http_protocol import NUM_SPARE_CONNECTIONS
+from client.peers import Peer, elsewhere, peer
 from server_process import ServerProcess, run, running_server
 from waiting import wait_for
 
@@ -92,6 +94,36 @@ def test_clients_that_trust_its_authority_hold_blocks(
     for tls in (TlsFiles(ca_cert=made.authority), ssl.create_default_context(cafile=made.authority)):
         assert hold_and_free(tls_server.url, kind, tls) == 1_000
         assert asyncio.run(hold_and_free_async(tls_server.url, kind, tls)) == 1_000
+
+
+def node_with_tls(made: Certificates, owner: str) -> AbstractContextManager[Peer]:
+    """A node that sends all calls to ``owner``."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.server)
+    return peer(elsewhere(owner, 1), tls=context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clients_follow_a_pool_to_an_owner_that_they_trust(
+    tls_server: ServerProcess, made: Certificates, kind: Kind
+) -> None:
+    tls = TlsFiles(ca_cert=made.authority)
+    with node_with_tls(made, tls_server.url) as node:
+        assert hold_and_free(node.url, kind, tls) == 1_000
+        assert asyncio.run(hold_and_free_async(node.url, kind, tls)) == 1_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_sent_with_tls_does_not_follow_a_pool_to_where_there_is_none(
+    made: Certificates, kind: Kind
+) -> None:
+    tls = TlsFiles(ca_cert=made.authority)
+    with peer(b"") as owner, node_with_tls(made, owner.url) as node:
+        with pytest.raises(PoolElsewhere):
+            hold_and_free(node.url, kind, tls)
+        with pytest.raises(PoolElsewhere):
+            asyncio.run(hold_and_free_async(node.url, kind, tls))
+        assert owner.num_connections == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

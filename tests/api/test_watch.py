@@ -215,7 +215,7 @@ class Watching:
         journal = VolatileJournal()
         self.pools = Pools(1, 100, journal, EventHub(journal.commit, None, "here"))
         groups = [GroupConfig(kind="full_attention", block_size=16)]
-        asyncio.run(self.pools.create("pool", PoolConfig.of(num_blocks=10, groups=groups)))
+        self._config = PoolConfig.of(num_blocks=10, groups=groups)
         self.feed = WatchFeed(
             Asked(part="", offset=0, limit=50, chosen="pool", principal=ANYONE),
             Watched(
@@ -227,6 +227,9 @@ class Watching:
                 streams=Streams(1),
             ),
         )
+
+    async def begin(self) -> None:
+        await self.pools.create("pool", self._config)
 
     async def _settled(self) -> None:
         await self.settled.wait()
@@ -245,6 +248,7 @@ class Watching:
 def test_nothing_is_told_before_it_is_durable() -> None:
     async def watch() -> None:
         watching = Watching()
+        await watching.begin()
         assert not await watching.is_told()
         watching.settled.set()
         assert await watching.is_told(within_s=5)
@@ -255,6 +259,7 @@ def test_nothing_is_told_before_it_is_durable() -> None:
 def test_what_could_not_be_written_down_is_never_told() -> None:
     async def watch() -> None:
         watching = Watching()
+        await watching.begin()
         watching.error = NotReady("the journal is full", {})
         watching.settled.set()
         assert not await watching.is_told()
@@ -265,6 +270,7 @@ def test_what_could_not_be_written_down_is_never_told() -> None:
 def test_a_look_that_is_interrupted_loses_no_message() -> None:
     async def watch() -> None:
         watching = Watching()
+        await watching.begin()
         watching.settled.set()
         assert await watching.is_told()
         lease = CreateLease(lease_id=LeaseId("a"), holder="test", ttl_ms=60_000)

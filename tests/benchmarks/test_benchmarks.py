@@ -31,19 +31,26 @@ def test_every_benchmark_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_reports_json(name: str) -> None:
+def test_a_benchmark_prints_a_table_and_reports_json(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
     done = subprocess.run(
-        [sys.executable, HERE / name, *SMALL[name], "--json"], check=True, capture_output=True, text=True
-    )
-    assert json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_prints_a_table(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, HERE / name, *SMALL[name]], check=True, capture_output=True, text=True
+        [sys.executable, HERE / name, *SMALL[name], "--json", path],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout.splitlines()
+    assert json.loads(path.read_text())
+
+
+def test_without_a_file_json_is_in_place_of_the_table() -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "bench_pool.py", *SMALL["bench_pool.py"], "--json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)
 
 
 def test_all_claims_are_measured_side_by_side_and_reported(tmp_path: Path) -> None:

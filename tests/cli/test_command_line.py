@@ -1,29 +1,12 @@
-import subprocess
-import sys
 from importlib.metadata import version
 
 import pytest
 
 from blockyard.core.compiled import is_compiled
-from cli.command_line import invoke
-from server_process import environment, run
+from cli.command_line import invoke, without
+from server_process import run
 
-COMMANDS = ["serve", "plan", "replay", "pools", "stats", "top", "quota", "audit", "journal"]
-
-
-def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``blockyard`` in an interpreter that cannot import ``package``."""
-    code = (
-        f"import sys; sys.modules[{package!r}] = None; from blockyard.server.command_line import main; main()"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=environment({}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+COMMANDS = ["serve", "plan", "replay", "pools", "stats", "top", "quota", "audit", "cluster", "journal"]
 
 
 def test_version_is_that_of_the_package_and_says_whether_the_core_is_compiled() -> None:

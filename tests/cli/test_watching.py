@@ -17,6 +17,7 @@ from blockyard.server.commands.top.pools_table import PoolFigures, pools_table
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
 from cli.command_line import UNREACHABLE, invoke
+from client.peers import elsewhere, peer
 from server_process import running_server
 from waiting import wait_for
 
@@ -166,6 +167,22 @@ def test_what_is_no_url_is_a_mistake_in_the_arguments() -> None:
 def test_the_url_may_be_a_variable(url: str) -> None:
     make_pool(url, "by-variable")
     assert "by-variable" in invoke("stats", "by-variable", BLOCKYARD_URL=url).stdout
+
+
+def test_the_url_may_name_several_nodes_of_which_one_answers(url: str) -> None:
+    make_pool(url, "by-second-node")
+    urls = f"{UNREACHABLE},{url}"
+    for arguments in (["stats", "by-second-node"], ["top", "by-second-node"], ["pools"]):
+        done = invoke(*arguments, "--url", urls)
+        assert (done.exit_code, "by-second-node" in done.stdout) == (0, True), done.output
+
+
+@pytest.mark.parametrize("arguments", [["stats", "moved"], ["top", "moved"]])
+def test_a_command_about_a_pool_follows_it_to_its_owner(url: str, arguments: list[str]) -> None:
+    make_pool(url, "moved")
+    with peer(elsewhere(url, 1)) as node:
+        done = invoke(*arguments, "--url", node.url)
+    assert (done.exit_code, "moved" in done.stdout) == (0, True), done.output
 
 
 def shown_by_top(url: str, *options: str) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -55,6 +56,23 @@ def problem(status: int, code: str, **figures: Any) -> bytes:
     )
 
 
+def owned(body: Any, ownership: int, status: int = 200) -> bytes:
+    """A node's response about a pool that it owns as the how manieth."""
+    return response(status, body, **{"blockyard-ownership": str(ownership)})
+
+
+def elsewhere(url: str, ownership: int) -> Callable[[Received], bytes]:
+    """A node's response about a pool that the node at ``url`` owns."""
+
+    def answer(request: Received) -> bytes:
+        location = url + request.target
+        figures = {"pool": "p", "node": "owner", "url": location, "ownership": ownership}
+        document = {"code": "pool_elsewhere", "status": 307, "detail": "elsewhere", **figures}
+        return response(307, document, location=location)
+
+    return answer
+
+
 def forward(url: str) -> Callable[[Received], bytes]:
     """Answers what the server at ``url`` answers."""
     parts = urlsplit(url)
@@ -100,10 +118,11 @@ def silence(until: threading.Event) -> Callable[[Received], bytes]:
 
 
 @contextmanager
-def peer(*answers: Answer) -> Iterator[Peer]:
+def peer(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
     """Answers its n-th request with the n-th of ``answers``, and every later one with the last."""
     listener = socket.create_server(("127.0.0.1", 0))
-    self = Peer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    scheme = "http" if tls is None else "https"
+    self = Peer(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
     connections: list[socket.socket] = []
     threads: list[threading.Thread] = []
     lock = threading.Lock()
@@ -126,6 +145,8 @@ def peer(*answers: Answer) -> Iterator[Peer]:
         with suppress(OSError):
             while True:
                 connection, _ = listener.accept()
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
                 self.num_connections += 1
                 connections.append(connection)
                 threads.append(threading.Thread(target=serve, args=(connection,), daemon=True))

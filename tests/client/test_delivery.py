@@ -24,11 +24,13 @@ from blockyard.client import (
     may_have_been_done,
 )
 from blockyard.client.call import Call
-from blockyard.client.delivery import Delivery, Instead, Pause, Surroundings, origin_of
+from blockyard.client.delivery import Delivery, Instead, Pause, Surroundings
 from blockyard.client.errors import NothingArrived
 from blockyard.client.lease_protocol import LeaseCalls
+from blockyard.client.origins import origin_of
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import Attempts
+from blockyard.client.routes import Routes
 from blockyard.client.wire import Request, Response
 from blockyard.core.ids import LeaseId
 
@@ -63,13 +65,13 @@ def deliver_with(
     call: Call[Any], *outcomes: Response | BlockyardError, policy: RetryPolicy = POLICY
 ) -> tuple[Any, list[Request | Pause]]:
     """The value or error that ``outcomes`` lead to, and what was done on the way."""
-    delivery = Delivery(call, "http://home:1", policy, surroundings())
+    delivery = Delivery(call, Routes(["http://home:1"]), policy, surroundings())
     actions: list[Request | Pause] = []
     for outcome in outcomes:
         actions.append(delivery.request)
         response = outcome if isinstance(outcome, Response) else None
         try:
-            return call.read(answered(outcome)), actions
+            return delivery.read(answered(outcome)), actions
         except BlockyardError as error:
             verdict = delivery.failed(error, response)
             if verdict is None:
@@ -90,6 +92,12 @@ def test_pauses_double_to_a_bound_and_are_drawn_from_zero() -> None:
     attempts = Attempts(POLICY, 0.0)
     assert [attempts.pause_s(LOST, 0.0, lambda: 1.0) for _ in range(3)] == [0.1, 0.2, 0.3]
     assert Attempts(POLICY, 0.0).pause_s(LOST, 0.0, lambda: 0.0) == 0.0
+
+
+def test_any_number_of_tries_has_pauses_within_their_bound() -> None:
+    attempts = Attempts(RetryPolicy(max_attempts=None, max_pause_s=0.3), 0.0)
+    pauses = [attempts.pause_s(LOST, 0.0, lambda: 1.0) for _ in range(2_000)]
+    assert pauses[-1] == 0.3
 
 
 def test_tries_end_with_the_number_allowed() -> None:
@@ -166,7 +174,7 @@ def test_bounds_that_allow_no_try_are_refused(bounds: dict[str, Any]) -> None:
 def test_no_try_starts_after_the_time_in_all() -> None:
     policy = RetryPolicy(max_attempts=99, first_pause_s=1.0, max_pause_s=1.0, max_total_s=5.0)
     world = surroundings(iter([10.0, 12.0, 14.5]))
-    delivery = Delivery(PoolCalls("p").stats(), "http://home:1", policy, world)
+    delivery = Delivery(PoolCalls("p").stats(), Routes(["http://home:1"]), policy, world)
     assert delivery.failed(LOST, None) == Pause(1.0)
     assert delivery.failed(LOST, None) is None
 
@@ -239,12 +247,6 @@ def test_a_read_has_no_key() -> None:
     _, [request, *_] = deliver_with(PoolCalls("p").stats(), DENIED)
     assert isinstance(request, Request)
     assert "Idempotency-Key" not in request.headers
-
-
-def test_a_redirect_is_not_followed() -> None:
-    error, actions = deliver_with(PoolCalls("p").stats(), Response(307, {"location": "http://elsewhere/"}))
-    assert isinstance(error, UnexpectedReply)
-    assert len(actions) == 1
 
 
 @pytest.mark.parametrize("lost", [LOST, NothingArrived("closed")])

@@ -23,6 +23,7 @@ from blockyard.client import (
     Response,
 )
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.routes import Routes
 from blockyard.client.sender import Sender
 from client.peers import DROP, forward, peer, problem, response, silence
 from waiting import wait_for
@@ -178,7 +179,7 @@ class Background:
 
 
 def sender() -> Sender:
-    return Sender(OddlyFailing(), "http://server.test", RetryPolicy(), 1.0)
+    return Sender(OddlyFailing(), Routes(["http://server.test"]), RetryPolicy(), 1.0)
 
 
 def test_all_that_runs_in_the_background_is_told_first_and_waited_for_within_one_deadline() -> None:

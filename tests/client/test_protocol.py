@@ -38,6 +38,7 @@ from blockyard.client.delivery import Delivery, Surroundings
 from blockyard.client.errors import read_problem
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.protocol import PoolCalls, ServerCalls
+from blockyard.client.routes import Routes
 from blockyard.core.errors import ERRORS
 from blockyard.core.extra_keys import Extras, Lora, MultiModalFeature, PromptEmbeds
 from client.sent_steps import plain_step
@@ -282,7 +283,7 @@ def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
 def key_of(call: Call[Any]) -> str | None:
     """The key that the call is sent under, as its headers have it."""
     world = Surroundings(now_s=lambda: 0.0, draw=lambda: 0.0, new_key=lambda: "key", headers=dict)
-    request = Delivery(call, "http://home:1", NO_RETRY, world).request
+    request = Delivery(call, Routes(["http://home:1"]), NO_RETRY, world).request
     return request.headers.get("Idempotency-Key")
 
 

@@ -11,6 +11,7 @@ import pytest
 from blockyard.client import Client, InvalidRequest, WorkerReplaced
 from blockyard.core.errors import PlanNotFound
 from blockyard.worker import Worker
+from client.peers import elsewhere, peer
 from server_process import running_server
 from worker.made_pools import plan, wait_until
 
@@ -44,6 +45,24 @@ def test_a_worker_that_is_closed_is_forgotten_and_what_it_cached_with_it(
     assert worker.has_ended
     assert pool.workers() == []
     assert pool.lookup(9, token_ids=range(9)).num_cached_tokens == 0
+
+
+def test_a_worker_keeps_and_leaves_its_place_where_the_first_node_is_gone(
+    client: Client, url: str, name: str
+) -> None:
+    pool = client.create_pool(name, plan=plan(), worker_timeout_ms=600)
+    with Worker(f"http://127.0.0.1:1,{url}", name):
+        wait_until(lambda: pool.workers()[0].silent_ms > 100)
+        wait_until(lambda: pool.workers()[0].silent_ms < 100)
+    assert pool.workers() == []
+
+
+def test_a_worker_follows_its_pool_to_the_owner(client: Client, url: str, name: str) -> None:
+    pool = client.create_pool(name, plan=plan())
+    with peer(elsewhere(url, 1)) as node:
+        with Worker(node.url, name):
+            assert len(pool.workers()) == 1
+        assert pool.workers() == []
 
 
 def test_a_restarted_worker_takes_its_own_place_and_ends_the_old_one(

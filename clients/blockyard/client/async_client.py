@@ -8,7 +8,7 @@ async with AsyncClient("http://127.0.0.1:8484") as client:
 
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
@@ -16,15 +16,16 @@ import httpx
 
 from blockyard.client.async_lean import AsyncLeanTransport
 from blockyard.client.call import Call
-from blockyard.client.delivery import origin_of
 from blockyard.client.lean import goes_lean
 from blockyard.client.lease import AsyncLease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import awaitable
+from blockyard.client.origins import origins_of
 from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.routes import Routes
 from blockyard.client.sender import AsyncSender
 from blockyard.client.tls import Tls, context_for
 from blockyard.client.transport import AsyncHttpxTransport, AsyncTransport
@@ -85,7 +86,7 @@ class AsyncPool:
         return self._calls.name
 
     def __repr__(self) -> str:
-        return f"<AsyncPool {self.name!r} at {self._sender.origin}>"
+        return f"<AsyncPool {self.name!r} at {self._sender.routes}>"
 
     def lease(self, holder: str, ttl_ms: int = 10_000, *, renew: bool = True) -> OpeningLease:
         """Take a lease: ``await pool.lease(...)`` or ``async with pool.lease(...) as lease``.
@@ -118,41 +119,42 @@ class AsyncPool:
 
 
 class AsyncClient:
-    """A client of one server, for one event loop.
+    """A client of one server, or of one cluster, for one event loop.
 
     Args:
-        url: ``http://host:port``, or ``https://``.
+        url: As `Client`'s.
         timeout_s: Of one try of a call, beside its ``wait_ms``.
-        retries: How often a call is tried.
+        retries: As `Client`'s.
         transport: As `Client`'s: ``lean``, ``httpx``, or an object, closed with the client.
         form: Of bodies on the hot routes.
-        token: Shown with every request to the server of ``url``, and to no other: no redirect is followed.
+        token: As `Client`'s.
         tls: Whom to trust, and what to show of oneself; default: what httpx trusts.
 
     Raises:
-        ValueError: ``url`` is not a server's, ``token`` cannot be one, or ``tls`` cannot be used for it.
+        ValueError: ``url`` is none of a server, ``token`` cannot be one, or ``tls`` cannot be used for it.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         timeout_s: float = 10.0,
-        retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
+        retries: RetryPolicy | None = None,
         transport: Literal["lean", "httpx"] | AsyncTransport | None = None,
         form: Form = Form.MSGPACK,
         token: str | None = None,
         tls: Tls | None = None,
     ) -> None:
         self._calls = ServerCalls(form)
-        origin = origin_of(url)
+        origins = origins_of(url)
         if transport is None or isinstance(transport, str):
-            transport = _transport(origin, transport, context_for(origin, tls))
+            transport = _transport(origins, transport, context_for(origins, tls))
         elif tls is not None:
             raise ValueError("tls goes with a transport of the client's own: give it to yours")
-        self._sender = AsyncSender(transport, origin, retries, timeout_s, token)
+        self._sender = AsyncSender(transport, Routes(origins), retries, timeout_s, token)
 
     health = awaitable(ServerCalls.health)
+    cluster = awaitable(ServerCalls.cluster)
     ready = awaitable(ServerCalls.ready)
     hash = awaitable(ServerCalls.hash)
     pools = awaitable(ServerCalls.pools)
@@ -184,7 +186,7 @@ class AsyncClient:
         return AsyncPool(self._sender, name, self._calls.form)
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {self._sender.origin}>"
+        return f"<AsyncClient of {self._sender.routes}>"
 
     async def close(self) -> None:
         """Close all connections and end the renewal of leases, which then expire unless released before.
@@ -206,10 +208,10 @@ class AsyncClient:
 
 
 def _transport(
-    origin: str, wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None
+    origins: Sequence[str], wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None
 ) -> AsyncTransport:
-    """What carries requests to ``origin``."""
-    if goes_lean(origin, wanted):
+    """What carries requests to ``origins``."""
+    if goes_lean(origins, wanted):
         return AsyncLeanTransport(tls)
     if tls is None:
         return AsyncHttpxTransport()

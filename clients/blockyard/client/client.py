@@ -1,4 +1,4 @@
-"""The synchronous client: a server, its pools, and from a pool the leases under which blocks are held.
+"""The synchronous client: a server or a cluster, its pools, and a pool's leases, under which blocks are held.
 
 with Client("http://127.0.0.1:8484") as client:
     pool = client.create_pool("llama", num_blocks=1024, block_size=16)
@@ -8,21 +8,23 @@ with Client("http://127.0.0.1:8484") as client:
 
 import ssl
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self, TypeVar, Unpack
 
 import httpx
 
 from blockyard.client.call import Call
-from blockyard.client.delivery import origin_of
 from blockyard.client.lean import LeanTransport, goes_lean
 from blockyard.client.lease import Lease
 from blockyard.client.lease_protocol import LeaseCalls
 from blockyard.client.lease_state import LeaseState
 from blockyard.client.methods import blocking
+from blockyard.client.origins import origins_of
 from blockyard.client.pool_options import PoolOptions
 from blockyard.client.protocol import PoolCalls, ServerCalls
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.routes import Routes
 from blockyard.client.sender import Sender
 from blockyard.client.tls import Tls, context_for
 from blockyard.client.transport import HttpxTransport, Transport
@@ -62,7 +64,7 @@ class Pool:
         return self._calls.name
 
     def __repr__(self) -> str:
-        return f"<Pool {self.name!r} at {self._sender.origin}>"
+        return f"<Pool {self.name!r} at {self._sender.routes}>"
 
     def lease(self, holder: str, ttl_ms: int = 10_000, *, renew: bool = True) -> Lease:
         """Take a lease.
@@ -95,42 +97,49 @@ class Pool:
 
 
 class Client:
-    """A client of one server. Thread-safe.
+    """A client of one server, or of one cluster. Thread-safe.
+
+    In a cluster a call for a pool goes to the node that has answered for it, else to one of those given,
+    which says where. Where a node is gone, the next of those given is asked, under the same idempotency key.
 
     Args:
-        url: ``http://host:port``, or ``https://``.
+        url: ``http://host:port``, or ``https://``; of nodes of one cluster several, as a sequence or with
+            commas between them.
         timeout_s: Of one try of a call, beside its ``wait_ms``.
-        retries: How often a call is tried. `Client.health` and `Client.ready` try once.
+        retries: How often a call is tried; default: six times at a single server, and for 30 s in a cluster.
+            `Client.health` and `Client.ready` try once.
         transport: ``lean``: connections of its own, the fast way, and the default where there is no proxy.
             ``httpx``: all that httpx does. Or an object, closed with the client.
         form: Of bodies on the hot routes.
-        token: Shown with every request to the server of ``url``, and to no other: no redirect is followed.
+        token: Shown with every request: to the servers of ``url``, and to those that they say own a pool.
+            What began with ``https://`` is not redirected to ``http://``.
         tls: Whom to trust, and what to show of oneself; default: what httpx trusts.
 
     Raises:
-        ValueError: ``url`` is not a server's, ``token`` cannot be one, or ``tls`` cannot be used for it.
+        ValueError: ``url`` is none of a server, ``token`` cannot be one, or ``tls`` cannot be used for it.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         timeout_s: float = 10.0,
-        retries: RetryPolicy = RetryPolicy(),  # noqa: B008 - immutable
+        retries: RetryPolicy | None = None,
         transport: Literal["lean", "httpx"] | Transport | None = None,
         form: Form = Form.MSGPACK,
         token: str | None = None,
         tls: Tls | None = None,
     ) -> None:
         self._calls = ServerCalls(form)
-        origin = origin_of(url)
+        origins = origins_of(url)
         if transport is None or isinstance(transport, str):
-            transport = _transport(origin, transport, context_for(origin, tls))
+            transport = _transport(origins, transport, context_for(origins, tls))
         elif tls is not None:
             raise ValueError("tls goes with a transport of the client's own: give it to yours")
-        self._sender = Sender(transport, origin, retries, timeout_s, token)
+        self._sender = Sender(transport, Routes(origins), retries, timeout_s, token)
 
     health = blocking(ServerCalls.health)
+    cluster = blocking(ServerCalls.cluster)
     ready = blocking(ServerCalls.ready)
     hash = blocking(ServerCalls.hash)
     pools = blocking(ServerCalls.pools)
@@ -162,7 +171,7 @@ class Client:
         return Pool(self._sender, name, self._calls.form)
 
     def __repr__(self) -> str:
-        return f"<Client of {self._sender.origin}>"
+        return f"<Client of {self._sender.routes}>"
 
     def close(self) -> None:
         """Close all connections and end the renewal of leases, which then expire unless released before.
@@ -183,9 +192,11 @@ class Client:
         self.close()
 
 
-def _transport(origin: str, wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None) -> Transport:
-    """What carries requests to ``origin``."""
-    if goes_lean(origin, wanted):
+def _transport(
+    origins: Sequence[str], wanted: Literal["lean", "httpx"] | None, tls: ssl.SSLContext | None
+) -> Transport:
+    """What carries requests to ``origins``."""
+    if goes_lean(origins, wanted):
         return LeanTransport(tls)
     if tls is None:
         return HttpxTransport()

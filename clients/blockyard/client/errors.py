@@ -4,6 +4,7 @@ BlockyardError
 ├── (every error of blockyard.core.errors and blockyard.planning.errors, under its own class)
 ├── ConnectionLost             connection_lost     no reply arrived: the change may have been made or not
 │   ├── NothingArrived                             the same, on a connection that had been kept for too long
+│   ├── StaleOwner                                 what arrived is of a node that owns the pool no longer
 │   └── TlsRefused                                 a certificate is missing, or not trusted: nothing was sent
 ├── EventsRefused              events_refused      the event sockets do not let this follower in
 ├── UnexpectedReply            unexpected_reply    what answered does not speak this protocol
@@ -19,6 +20,7 @@ from blockyard.core.errors import (
     Forbidden,
     NotReady,
     Overloaded,
+    PoolElsewhere,
     RequestTimeout,
     Unauthorized,
 )
@@ -39,6 +41,15 @@ class ConnectionLost(BlockyardError):
 
 class NothingArrived(ConnectionLost):
     """The peer closed a kept connection before the first byte of a response: idle for too long."""
+
+
+class StaleOwner(ConnectionLost):
+    """A node has answered that owns the pool no longer: what it says is as good as nothing.
+
+    Figures: ``ownership``, as the node has it. A later owner has answered before.
+    """
+
+    title = "The reply is of a node that owns the pool no longer"
 
 
 class TlsRefused(ConnectionLost):
@@ -109,14 +120,17 @@ def read_problem(status: int, problem: Mapping[str, Any]) -> BlockyardError:
 
 
 _AT_THE_DOOR = (Unauthorized, Forbidden)
-_PASSING = (ConnectionLost, Overloaded, NotReady, RequestTimeout)
+_PASSING = (ConnectionLost, Overloaded, NotReady, PoolElsewhere, RequestTimeout)
 
 
 def is_passing(error: BlockyardError) -> bool:
-    """Whether the same request, sent again by itself, may succeed: no answer, or not now."""
-    if isinstance(error, UnexpectedReply):
-        return error.figures.get("status") in _GATEWAY_STATUSES
-    return isinstance(error, _PASSING) and not isinstance(error, TlsRefused)
+    """Whether the same request, sent again by itself, may succeed: no answer, not now, or not here."""
+    return (isinstance(error, _PASSING) and not isinstance(error, TlsRefused)) or _is_gateways(error)
+
+
+def is_of_node(error: BlockyardError) -> bool:
+    """Whether the same request may succeed at another node: this one is gone, or not the owner."""
+    return isinstance(error, (ConnectionLost, NotReady, PoolElsewhere)) or _is_gateways(error)
 
 
 def is_verdict(error: BlockyardError) -> bool:
@@ -127,6 +141,11 @@ def is_verdict(error: BlockyardError) -> bool:
     tells nothing of that: the token may have been revoked since.
     """
     return isinstance(error, ERRORS) and not isinstance(error, _AT_THE_DOOR) and not is_passing(error)
+
+
+def _is_gateways(error: BlockyardError) -> bool:
+    """Whether ``error`` is of something before the server, which it did not reach."""
+    return isinstance(error, UnexpectedReply) and error.figures.get("status") in _GATEWAY_STATUSES
 
 
 def note_outcome_unknown(error: BlockyardError) -> None:

@@ -4,6 +4,7 @@ import os
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -127,6 +128,6 @@ def can_go_lean(url: str) -> bool:
     return not (parts.scheme in proxies or "all" in proxies) or bool(proxy_bypass(parts.hostname or ""))
 
 
-def goes_lean(url: str, wanted: Literal["lean", "httpx"] | None) -> bool:
-    """Whether to speak to ``url`` over a lean transport: where it is ``wanted``, or nothing is and it can."""
-    return wanted == "lean" or (wanted is None and can_go_lean(url))
+def goes_lean(urls: Sequence[str], wanted: Literal["lean", "httpx"] | None) -> bool:
+    """Whether to speak to ``urls`` over a lean transport: if it is ``wanted``, or nothing is and it can."""
+    return wanted == "lean" or (wanted is None and all(map(can_go_lean, urls)))

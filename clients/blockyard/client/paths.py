@@ -9,6 +9,7 @@ from blockyard.core.errors import InvalidRequest
 MAX_POOL_NAME = 128
 MAX_TENANT_NAME = 64
 
+_POOL = re.compile(r"/v1/pools/([^/?]+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,6 +31,12 @@ def check_tenant_name(name: str) -> str:
 def pool_path(*parts: str) -> str:
     """``/v1/pools/`` and ``parts``, each percent-encoded."""
     return "/v1/pools/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def pool_of(path: str) -> str:
+    """The name of the pool that ``path``, maybe with a query, is about; empty where it is about none."""
+    match = _POOL.match(path)
+    return "" if match is None else match[1]
 
 
 def _checked(name: str, max_length: int) -> str:

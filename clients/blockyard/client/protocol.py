@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from blockyard.client.bodies import content_body, extras_body
 from blockyard.client.call import Call, encode_given, read_nothing, read_probe, reader, success
+from blockyard.client.cluster_report import ClusterReport
 from blockyard.client.errors import UnexpectedReply
 from blockyard.client.kv_events import InvalidEvents, KvSnapshot
 from blockyard.client.paths import check_pool_name, pool_path
@@ -35,6 +36,7 @@ from blockyard.core.statistics import Statistics
 _read_hashed = reader(Hashed)
 _read_description = reader(PoolDescription)
 _read_pool_list = reader(PoolList)
+_read_cluster = reader(ClusterReport)
 _read_statistics = reader(Statistics)
 _read_audit = reader(Audit)
 _read_reset = reader(replies.CacheReset)
@@ -99,8 +101,16 @@ class ServerCalls:
         return Call(method="POST", path="/v1/hash", read=_read_hashed, body=encode(body, Form.JSON))
 
     def pools(self) -> Call[Sequence[PoolDescription]]:
-        """All pools."""
+        """All pools; in a cluster, those of the node that is asked."""
         return Call(method="GET", path="/v1/pools", read=_read_pools)
+
+    def cluster(self) -> Call[ClusterReport]:
+        """The cluster, as the node that is asked knows it.
+
+        Raises:
+            NoCluster: The server stands alone.
+        """
+        return Call(method="GET", path="/v1/cluster", read=_read_cluster)
 
     def create_pool(
         self, name: str, *, num_blocks: int | None = None, **options: Unpack[PoolOptions]

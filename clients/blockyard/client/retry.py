@@ -17,13 +17,13 @@ class RetryPolicy:
     """Bounds of the tries that one call makes.
 
     Attributes:
-        max_attempts: Tries in all, at least 1; 1 means never again.
+        max_attempts: Tries in all, at least 1; 1 means never again; None: as many as there is time for.
         first_pause_s: Bound of the first pause; it doubles from try to try.
         max_pause_s: Bound of any drawn pause. What a server asks for (``retry_after_ms``) comes on top.
         max_total_s: No try starts later than this after the first, beside what a call may wait at the server.
     """
 
-    max_attempts: int = 6
+    max_attempts: int | None = 6
     first_pause_s: float = 0.05
     max_pause_s: float = 2.0
     max_total_s: float = 30.0
@@ -34,12 +34,26 @@ class RetryPolicy:
         Raises:
             ValueError: A bound is out of range.
         """
-        if self.max_attempts < 1 or min(self.first_pause_s, self.max_pause_s, self.max_total_s) < 0:
+        is_none = self.max_attempts is not None and self.max_attempts < 1
+        if is_none or min(self.first_pause_s, self.max_pause_s, self.max_total_s) < 0:
             raise ValueError("max_attempts is at least 1, and no time is negative")
+
+    def allows(self, num_tries: int) -> bool:
+        """Whether there may be so many."""
+        return self.max_attempts is None or num_tries <= self.max_attempts
 
 
 NO_RETRY = RetryPolicy(max_attempts=1)
 """One try."""
+
+ALONE = RetryPolicy()
+"""At a single server."""
+
+IN_CLUSTER = RetryPolicy(max_attempts=None, max_pause_s=0.5)
+"""At several nodes: another one takes a pool over within seconds, and no call is to fail for that."""
+
+_MAX_DOUBLINGS = 64
+"""More would be centuries, and soon no number."""
 
 
 class Attempts:
@@ -70,11 +84,12 @@ class Attempts:
             Seconds, or None: do not try again.
         """
         self._num_failed += 1
-        if not is_passing(error) or self._num_failed >= self._policy.max_attempts:
+        if not is_passing(error) or not self._policy.allows(self._num_failed + 1):
             return None
         if self._num_failed == 1 and isinstance(error, NothingArrived):
             return 0.0
-        bound = min(self._policy.first_pause_s * 2 ** (self._num_failed - 1), self._policy.max_pause_s)
+        doubled = 2.0 ** min(self._num_failed - 1, _MAX_DOUBLINGS)
+        bound = min(self._policy.first_pause_s * doubled, self._policy.max_pause_s)
         pause = _asked_s(error) + draw() * bound
         return pause if now_s + pause <= self._last_s else None
 

@@ -12,6 +12,7 @@ from blockyard.client.call import Call
 from blockyard.client.delivery import Delivery, Instead, Surroundings
 from blockyard.client.keys import new_key
 from blockyard.client.retry import RetryPolicy
+from blockyard.client.routes import Routes
 from blockyard.client.token import token_headers
 from blockyard.client.trace_headers import trace_headers
 from blockyard.client.transport import AsyncTransport, Transport
@@ -67,12 +68,12 @@ class _Sending(Generic[Carrier, User]):
     def __init__(
         self,
         transport: Carrier,
-        origin: str,
-        policy: RetryPolicy,
+        routes: Routes,
+        policy: RetryPolicy | None,
         timeout_s: float,
         token: str | None = None,
     ) -> None:
-        self.origin = origin
+        self.routes = routes
         self._transport = transport
         self._surroundings = _surroundings(token)
         self._policy = policy
@@ -93,7 +94,7 @@ class _Sending(Generic[Carrier, User]):
 
     def _delivery(self, call: Call[T], policy: RetryPolicy | None) -> Delivery[T]:
         self._check_open()
-        return Delivery(call, self.origin, policy or self._policy, self._surroundings)
+        return Delivery(call, self.routes, policy or self._policy, self._surroundings)
 
     def _try_s(self, call: Call[T], timeout_s: float | None) -> float:
         try_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
@@ -114,8 +115,8 @@ class Sender(_Sending[Transport, Stoppable]):
 
     Args:
         transport: Carries the requests; closed with the sender.
-        origin: Where to, ``http://host:port``.
-        policy: How often.
+        routes: Where to.
+        policy: How often; None: see `Delivery`.
         timeout_s: Of one try, beside what the server lets its call wait.
         token: Shown with each; None for none.
 
@@ -140,7 +141,7 @@ class Sender(_Sending[Transport, Stoppable]):
             response = None
             try:
                 response = self._transport.send(delivery.request, try_s)
-                return call.read(response)
+                return delivery.read(response)
             except BlockyardError as error:
                 verdict = delivery.failed(error, response)
                 if verdict is None:
@@ -172,7 +173,7 @@ class AsyncSender(_Sending[AsyncTransport, AsyncStoppable]):
             response = None
             try:
                 response = await self._transport.send(delivery.request, try_s)
-                return call.read(response)
+                return delivery.read(response)
             except BlockyardError as error:
                 verdict = delivery.failed(error, response)
                 if verdict is None:

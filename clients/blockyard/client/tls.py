@@ -1,6 +1,7 @@
 """TLS of a client: whom it trusts, and what it shows of itself."""
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -49,15 +50,15 @@ class TlsFiles:
 Tls: TypeAlias = ssl.SSLContext | TlsFiles
 
 
-def context_for(origin: str, tls: Tls | None) -> ssl.SSLContext | None:
-    """The TLS to speak to ``origin`` with: ``tls``, or what httpx trusts; None for ``http://``.
+def context_for(origins: Sequence[str], tls: Tls | None) -> ssl.SSLContext | None:
+    """The TLS to speak to ``origins`` with: ``tls``, or what httpx trusts; None if all are ``http://``.
 
     Raises:
-        ValueError: ``tls`` is given for ``http://``, or cannot be used.
+        ValueError: ``tls`` is given for ``http://`` alone, or cannot be used.
     """
-    if origin.startswith("http:"):
+    if all(origin.startswith("http:") for origin in origins):
         if tls is not None:
-            raise ValueError(f"tls goes with https://, and not with {origin}")
+            raise ValueError(f"tls goes with https://, and not with {', '.join(origins)}")
         return None
     if isinstance(tls, ssl.SSLContext):
         return tls

@@ -8,9 +8,13 @@
 
 Hashes are in the form that the pool's events have: that of `external_int64`, unless it was created for
 another.
+
+In a cluster the endpoints of all nodes are given: the pool's owner alone publishes. That another node has
+taken the pool over is learned when the one before ends the pool's stream, or its connection. A node that
+stands still does neither: whoever has to know catches up from time to time.
 """
 
-import time
+from collections.abc import Sequence
 from typing import Self
 
 try:
@@ -23,12 +27,10 @@ from blockyard.client.kv_events import AllBlocksCleared, KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.zmq_curve import Curve
 from blockyard.client.zmq_handshakes import Handshakes
+from blockyard.client.zmq_replay import Replay
 
 MAX_WAITING = 100_000
 """Messages that are kept until they are taken."""
-ANSWER_TIMEOUT_S = 5.0
-"""After such a silence, what is left of an answer is not waited for: a snapshot takes its place."""
-END_NUMBER = (-1).to_bytes(8, "big", signed=True)
 
 
 class ZmqFollower:
@@ -38,10 +40,11 @@ class ZmqFollower:
 
     Args:
         pool: Of a client that stays open, and whose form is msgpack.
-        endpoint: The server's ``--event-endpoint``, as it is reached from here.
-        replay_endpoint: Its ``--event-replay-endpoint``; None where it has none: a snapshot is then read in
-            place of what was missed.
-        curve: Keys, where the server wants them (its ``--event-curve-key``).
+        endpoint: The server's ``--event-endpoint``, as it is reached from here; of a cluster, those of all
+            nodes.
+        replay_endpoint: Its ``--event-replay-endpoint``, or those of all nodes; None where it has none: a
+            snapshot is then read in place of what was missed.
+        curve: Keys, where the server wants them (its ``--event-curve-key``, which all nodes share).
 
     Attributes:
         mirror: The index.
@@ -52,14 +55,19 @@ class ZmqFollower:
     """
 
     def __init__(
-        self, pool: Pool, endpoint: str, replay_endpoint: str | None = None, *, curve: Curve | None = None
+        self,
+        pool: Pool,
+        endpoint: str | Sequence[str],
+        replay_endpoint: str | Sequence[str] | None = None,
+        *,
+        curve: Curve | None = None,
     ) -> None:
         self.mirror = KvMirror(self._snapshot, self._missed)
         self._pool = pool
         self._topic: bytes | None = None
-        self._replay_endpoint = replay_endpoint
-        self._curve = curve
         self._context = zmq.Context()
+        self._replay = Replay(self._context, _several(replay_endpoint), curve)
+        self._endpoints = _several(endpoint)
         self._updates = self._context.socket(zmq.SUB)
         self._updates.rcvhwm = MAX_WAITING
         try:
@@ -67,7 +75,8 @@ class ZmqFollower:
                 curve.use(self._updates)
             self._handshakes = Handshakes(self._updates)
             self.mirror.catch_up()  # says the topic; what comes until we are subscribed is caught up with
-            self._updates.connect(endpoint)
+            for each in self._endpoints:
+                self._updates.connect(each)
             self.mirror.catch_up()
         except BaseException:
             self.close()
@@ -97,6 +106,9 @@ class ZmqFollower:
             if AllBlocksCleared() in batch.events:  # a pool that is deleted ends so, and another may follow
                 self.mirror.catch_up()
         self._handshakes.check()
+        if self._handshakes.has_lost and len(self._endpoints) > 1:  # another node may have the pool by now
+            self.mirror.catch_up()
+            self._handshakes.has_lost = False
         return num_taken
 
     def catch_up(self) -> None:
@@ -126,21 +138,10 @@ class ZmqFollower:
 
     def _missed(self, number: int) -> list[KvBatch]:
         """The batches from ``number`` on; none, too, if they did not all arrive."""
-        batches: list[KvBatch] = []
-        if self._replay_endpoint is None:
-            return batches
-        with self._context.socket(zmq.DEALER) as socket:
-            socket.linger = 0
-            socket.rcvhwm = MAX_WAITING
-            if self._curve is not None:
-                self._curve.use(socket)
-            socket.connect(self._replay_endpoint)
-            socket.send_multipart([b"", number.to_bytes(8, "big"), self._topic or b""])
-            deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
-            while socket.poll(max(int((deadline_s - time.monotonic()) * 1e3), 0)):
-                _, *frames = socket.recv_multipart()
-                if frames[1] == END_NUMBER:
-                    return batches
-                batches.append(KvBatch.from_frames(frames))
-                deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
-        return []
+        return self._replay.since(number, self._topic or b"", MAX_WAITING)
+
+
+def _several(endpoints: str | Sequence[str] | None) -> Sequence[str]:
+    if endpoints is None:
+        return ()
+    return (endpoints,) if isinstance(endpoints, str) else endpoints

@@ -12,7 +12,11 @@ MAX_BROKEN = 3
 
 
 class Handshakes:
-    """Watches those of ``socket``, from before it connects on."""
+    """Watches those of ``socket``, from before it connects on.
+
+    Attributes:
+        has_lost: Whether a connection that stood has ended, by the last look.
+    """
 
     def __init__(self, socket: "zmq.Socket[Any]") -> None:
         self._events = socket.get_monitor_socket(
@@ -20,7 +24,9 @@ class Handshakes:
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
             | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
             | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            | zmq.EVENT_DISCONNECTED
         )
+        self.has_lost = False
         self._num_broken = 0
 
     def check(self) -> None:
@@ -33,6 +39,8 @@ class Handshakes:
             event = recv_monitor_message(self._events)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._num_broken = 0
+            elif event == zmq.EVENT_DISCONNECTED:
+                self.has_lost = True
             elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 raise EventsRefused("the server does not know this follower's public key")
             elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:

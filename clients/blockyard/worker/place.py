@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable
 
-from blockyard.client import NO_RETRY, Client
+from blockyard.client import Client, RetryPolicy
 from blockyard.client.reports import Registration
 from blockyard.core.errors import (
     BlockyardError,
@@ -33,6 +33,7 @@ class Place:
 
     Args:
         client_of: Makes a client of the server, with the bounds of its calls as keyword arguments.
+        brief: Tries of a call that the next one, or nobody, makes up for: one at each node.
         pool: Name of the pool.
         worker_id: Whose place it is.
         rank: In the pool's plan, from 0.
@@ -45,7 +46,14 @@ class Place:
     """
 
     def __init__(
-        self, client_of: Callable[..., Client], pool: str, *, worker_id: str, rank: int, device: str
+        self,
+        client_of: Callable[..., Client],
+        brief: RetryPolicy,
+        pool: str,
+        *,
+        worker_id: str,
+        rank: int,
+        device: str,
     ) -> None:
         self.pool = pool
         self.worker_id = worker_id
@@ -55,6 +63,7 @@ class Place:
         self.epoch = 0
         self.interval_s = MIN_CALL_S
         self._client_of = client_of
+        self._brief = brief
         self._process_id = os.getpid()
         self._lock = threading.RLock()  # a signal's handler may leave while its own thread calls
         self._map: MemoryMap | None = None
@@ -185,4 +194,4 @@ class Place:
 
     def _brief_client(self) -> Client:
         call_s = min(max(self.interval_s, MIN_CALL_S), MAX_CALL_S)
-        return self._client_of(timeout_s=call_s, retries=NO_RETRY)
+        return self._client_of(timeout_s=call_s, retries=self._brief)

@@ -8,14 +8,15 @@ It learns block ids from schedulers, never from the server.
 """
 
 import contextlib
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 import torch
 
-from blockyard.client import Client, Tls
-from blockyard.client.delivery import origin_of
+from blockyard.client import Client, RetryPolicy, Tls
+from blockyard.client.origins import origins_of
 from blockyard.client.tls import context_for
 from blockyard.worker.heartbeats import Heartbeats
 from blockyard.worker.memory import BlockMemory
@@ -29,7 +30,7 @@ class Worker:
     """Registers, allocates the rank's memory once, and calls the server in the background until closed.
 
     Args:
-        url: Of the server, ``http://host:port``.
+        url: Of the server, ``http://host:port``, or of nodes of one cluster: as `blockyard.client.Client`'s.
         pool: Name of a pool that was made from a plan.
         rank: In the plan, from 0.
         device: Where the tensors go: ``cpu``, ``cuda:0``, ...
@@ -51,7 +52,7 @@ class Worker:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         pool: str,
         rank: int = 0,
         device: torch.device | str = "cpu",
@@ -63,8 +64,10 @@ class Worker:
         self.rank = rank
         self.device = torch.device(device)
         self.worker_id = f"rank-{rank}" if worker_id is None else worker_id
+        origins = origins_of(url)
         self._place = Place(
-            partial(Client, url, token=token, tls=context_for(origin_of(url), tls)),
+            partial(Client, origins, token=token, tls=context_for(origins, tls)),
+            RetryPolicy(max_attempts=len(origins)),
             pool,
             worker_id=self.worker_id,
             rank=rank,

@@ -12,7 +12,7 @@ from blockyard.server.cluster.bucket import Raced
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Entry
 from blockyard.server.cluster.journal import moving
-from blockyard.server.cluster.pool_role import PoolRole
+from blockyard.server.cluster.pool_role import PoolRole, Stage
 from blockyard.server.cluster.pool_stream import Outrun, PoolStream
 from blockyard.server.cluster.registry import RegisteredPool
 from blockyard.server.journal.interface import PoolKey
@@ -46,17 +46,35 @@ class Maker:
         key = PoolKey(secrets.randbits(KEY_BITS))
         role = PoolRole(name, key, joined.around)
         me = joined.members.me
+        role.stage = Stage.MAKING
+        self._node.roles[name] = role
+        try:
+            await self._make(joined, role, encode_definition(config, request))
+        except BaseException:
+            del self._node.roles[name]
+            self._node.note()
+            raise
+        if not joined.members.is_still(me):
+            del self._node.roles[name]
+            self._node.note()
+            raise moving()  # it is there, and has an owner soon
+        role.own_new()
+        return Line(key)
+
+    async def _make(self, joined: "Joined", role: PoolRole, definition: bytes) -> None:
+        """Its stream, this node's entry in it, and its place in the registry. Raises NotReady."""
+        name, me = role.name, joined.members.me
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.stream.create(self._node.settings.num_replicas)
-                role.stream.ownership = 1
-                await role.stream.publish(Entry.take_over(me, ownership=1, number=0))
+                role.stream.ownership = ownership = await joined.registry.first_ownership(name)
+                await role.stream.publish(Entry.take_over(me, ownership, number=0))
                 registered = RegisteredPool(
                     name=name,
-                    key=key,
-                    definition=encode_definition(config, request),
+                    key=role.key,
+                    definition=definition,
                     node=self._node.settings.node,
-                    ownership=1,
+                    ownership=ownership,
                 )
                 await joined.registry.create(registered)
         except Raced as error:
@@ -68,11 +86,6 @@ class Maker:
         except (*PASSING, Outrun) as error:
             log.warning("a pool could not be made", pool=name, error=repr(error))
             raise moving() from error
-        if not joined.members.is_still(me):
-            raise moving()  # it is there, and has an owner soon
-        self._node.roles[name] = role
-        role.own_new()
-        return Line(key)
 
     async def drop(self, name: str, line: Line) -> None:
         """Delete a pool that this node owns, and that takes no calls any more.
@@ -86,7 +99,7 @@ class Maker:
                 await role.end(line)
                 registered = await joined.registry.look(name)
                 if registered is not None and registered.key == role.key:
-                    await self.bury(registered)
+                    await self.bury(registered, role.ownership)
         except (*PASSING, Outrun) as error:
             log.warning("a pool could not be deleted", pool=name, error=repr(error))
             raise moving() from error
@@ -96,10 +109,13 @@ class Maker:
                 await role.stop()
             self._node.note()
 
-    async def bury(self, pool: RegisteredPool) -> None:
-        """Forget a pool whose stream says that it is deleted. Raises what NATS says against it."""
+    async def bury(self, pool: RegisteredPool, ownership: int) -> None:
+        """Forget a pool of which its stream says that the owner of this number has deleted it.
+
+        Raises what NATS says against it.
+        """
         joined = self._joined()
-        await joined.registry.delete(pool)
+        await joined.registry.delete(pool, ownership)
         await PoolStream(joined.connection, self._node.names, pool.key).delete()
         await joined.around.snapshots.delete(pool.key, pool.snapshot)
         log.info("a pool is deleted", pool=pool.name)

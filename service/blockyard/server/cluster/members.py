@@ -24,6 +24,10 @@ from blockyard.server.cluster.tasks import all_of
 log = structlog.get_logger("blockyard.cluster")
 
 BEATS_A_LEASE = 4
+LEAVE_S = 2.0
+"""How long giving a lease up may take: else it runs out."""
+RETRY_NS = 100_000_000
+"""When the key of a silent node that could not be deleted is tried again."""
 TTL_LEASES = 5
 """After so many leases the key of a dead node is forgotten, should nobody delete it."""
 
@@ -66,12 +70,14 @@ class Member:
         word: What it said; None where its key was deleted.
         revision: Of its key.
         heard_ns: When that came, by the boot-time clock.
+        tried_ns: When its key could not be deleted.
     """
 
     name: str
     word: NodeWord | None
     revision: int
     heard_ns: int
+    tried_ns: int = 0
 
 
 class Members:
@@ -174,7 +180,10 @@ class Members:
         self._has_left = True
         self.lease.end()
         try:
-            await self._bucket.delete(self._name, self._revision)
+            async with asyncio.timeout(LEAVE_S), self._setting:
+                stored = await self._bucket.get(self._name)
+                if stored is not None and _session_of(stored) == self.session:
+                    await self._bucket.delete(self._name, stored.revision)
         except (*PASSING, Raced) as error:
             log.info("this node's key is left to run out", error=repr(error))
 
@@ -304,7 +313,8 @@ class Members:
             now_ns = boot_time_ns()
             for member in list(self._members.values()):
                 is_self = member.name == self._name and self.lease.holds
-                if member.word is not None and not is_self and now_ns - member.heard_ns > silent_ns:
+                is_silent = now_ns - member.heard_ns > silent_ns and now_ns - member.tried_ns > RETRY_NS
+                if member.word is not None and is_silent and not is_self:
                     await self._revoke(member)
 
     async def _revoke(self, member: Member) -> None:
@@ -323,7 +333,7 @@ class Members:
                     self._forget(member)
         except PASSING as error:
             log.debug("a silent node's key cannot be deleted", node=member.name, error=repr(error))
-            member.heard_ns += 100_000_000  # again in a while
+            member.tried_ns = boot_time_ns()
 
 
 def _session_of(stored: Stored) -> Session | None:

@@ -51,6 +51,8 @@ class Outdated(JournalError):
 class Stage(Enum):
     """Where a node is with a pool."""
 
+    MAKING = "making"
+    """It makes the pool."""
     LOADING = "loading"
     """It reads what there is; there is no state yet."""
     FOLLOWING = "following"

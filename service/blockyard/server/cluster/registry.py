@@ -67,6 +67,22 @@ class RegisteredPool:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Grave:
+    """Where a pool of some name was: the number of its last owner."""
+
+    ownership: int
+
+    def encode(self) -> bytes:
+        return json.dumps({"is_deleted": True, "ownership": self.ownership}).encode()
+
+    @classmethod
+    def decode(cls, stored: Stored) -> "_Grave | None":
+        """None where there is a pool, or never was one."""
+        told = {} if stored.value is None else json.loads(stored.value)
+        return cls(told["ownership"]) if told.get("is_deleted") else None
+
+
 class Registry:
     """Empty until it has been followed for a moment: see `loaded`.
 
@@ -118,8 +134,23 @@ class Registry:
         Raises:
             Raced: Its name is taken.
         """
-        revision = await self._bucket.create(pool.name, pool.encode())
+        stored = await self._bucket.get(pool.name)
+        if stored is None or stored.value is None:
+            revision = await self._bucket.create(pool.name, pool.encode())
+        elif _Grave.decode(stored) is not None:
+            revision = await self._bucket.update(pool.name, pool.encode(), stored.revision)
+        else:
+            raise Raced(pool.name)
         self._hear(Stored(pool.name, pool.encode(), revision))
+
+    async def first_ownership(self, name: str) -> int:
+        """The number of the first owner of a new pool: above those of all earlier pools of its name.
+
+        Callers who knew one of them would not believe a lower one. Raises what NATS says against it.
+        """
+        stored = await self._bucket.get(name)
+        grave = None if stored is None else _Grave.decode(stored)
+        return 1 if grave is None else grave.ownership + 1
 
     async def note_owner(self, name: str, node: str, ownership: int) -> None:
         """``node`` owns the pool now, under this number. Raises what NATS says against it."""
@@ -153,24 +184,28 @@ class Registry:
             self._hear(Stored(name, noted.encode(), revision))
             return
 
-    async def delete(self, pool: RegisteredPool) -> None:
-        """Forget a pool, if it is still there under its key. Raises what NATS says against it."""
+    async def delete(self, pool: RegisteredPool, ownership: int) -> None:
+        """Forget a pool, if it is still there under its key; not the number of its last owner.
+
+        Raises what NATS says against it.
+        """
         while True:
             known = await self.look(pool.name)
             if known is None or known.key != pool.key:
                 return
+            grave = _Grave(max(ownership, known.ownership)).encode()
             try:
-                await self._bucket.delete(pool.name, known.revision)
+                revision = await self._bucket.update(pool.name, grave, known.revision)
             except Raced:
                 continue
-            self._hear(Stored(pool.name, None, known.revision + 1))
+            self._hear(Stored(pool.name, grave, revision))
             return
 
     def _hear(self, stored: Stored) -> None:
         if stored.revision <= self._revisions.get(stored.name, 0):
             return
         self._revisions[stored.name] = stored.revision
-        if stored.value is None:
+        if stored.value is None or _Grave.decode(stored) is not None:
             self._pools.pop(stored.name, None)
         else:
             self._pools[stored.name] = RegisteredPool.decode(stored.name, stored.value, stored.revision)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import click
 
 from blockyard.client.client import Client
-from blockyard.client.delivery import origin_of
 from blockyard.client.errors import ConnectionLost
-from blockyard.client.retry import NO_RETRY, RetryPolicy
+from blockyard.client.origins import origins_of
+from blockyard.client.retry import RetryPolicy
 from blockyard.client.tls import TlsFiles
 from blockyard.core.errors import BlockyardError, PoolNotFound, Unauthorized
 from blockyard.server.commands.reach import TOKEN_VARIABLE, Reach
@@ -21,19 +21,22 @@ def tls_files(server: Reach) -> TlsFiles | None:
 
 
 @contextmanager
-def connected(server: Reach, retries: RetryPolicy = NO_RETRY) -> Iterator[Client]:
+def connected(server: Reach, retries: RetryPolicy | None = None) -> Iterator[Client]:
     """A client of ``server``; what goes wrong with it ends the command with a sentence.
+
+    Without ``retries``, each of its URLs is tried once.
 
     Raises:
         click.UsageError: The server's URL is none, or token or TLS cannot be used: status 2.
         click.ClickException: The server refused or does not answer: status 1.
     """
     try:
-        origin_of(server.url)
+        origins = origins_of(server.url)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--url'") from error
+    retries = retries or RetryPolicy(max_attempts=len(origins))
     try:
-        client = Client(server.url, retries=retries, token=server.token, tls=tls_files(server))
+        client = Client(origins, retries=retries, token=server.token, tls=tls_files(server))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     try:

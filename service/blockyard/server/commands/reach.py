@@ -23,7 +23,7 @@ class Reach:
     """How a server is reached.
 
     Attributes:
-        url: The server's.
+        url: The server's, or those of several nodes of a cluster, with commas between them.
         token: What is shown to it; None for none.
         ca_cert: Authorities that may have signed its certificate; None: those that are trusted anyway.
         client_cert: What is shown of oneself; None for nothing.
@@ -43,7 +43,7 @@ url_option = click.option(
     show_default=True,
     envvar="BLOCKYARD_URL",
     show_envvar=True,
-    help="The server to ask.",
+    help="The server to ask; of a cluster, several nodes with commas between them.",
 )
 
 _ACCESS_OPTIONS = (

@@ -1,9 +1,11 @@
 // Watches the pools through the same routes as any other client: a stream of the figures that are shown.
 
+import { Cluster } from "./cluster.js";
 import { at, setText } from "./dom.js";
 import { count } from "./figures.js";
 import { PoolDetails } from "./pool_details.js";
 import { PoolTable } from "./pool_table.js";
+import { showLink } from "./rows.js";
 import { Refused } from "./server.js";
 import { forgetToken, hasToken, keepToken } from "./token.js";
 import { TokenForm } from "./token_form.js";
@@ -19,14 +21,16 @@ const table = new PoolTable(at("pools"), choose);
 const details = new PoolDetails();
 const watch = new Watch(hear, fail);
 const form = new TokenForm(trying);
+const cluster = new Cluster(showElsewhere);
 
 let figures = null; // as GET /v1/watch says them
-let chosen = new URLSearchParams(location.hash.slice(1)).get("pool"); // #pool=NAME
+let chosen = poolOfAddress();
 let firstRow = 0;
 let isPaused = false;
 let lastHeard = null;
 let failure = null;
 let isWaiting = false; // for a token
+let isEager = false; // to bring whoever chose a pool to what is shown of it
 
 // Following
 
@@ -35,6 +39,7 @@ function follow() {
   const query = { filter: at("filter").value.trim(), offset: firstRow, limit: MAX_ROWS };
   if (chosen !== null) query.pool = chosen;
   watch.follow(isWatching ? query : null);
+  cluster.setWatching(isWatching);
   details.setLive(isWatching && failure === null);
 }
 
@@ -71,6 +76,7 @@ function askForToken({ status }) {
   follow();
   table.show([], new Map(), null);
   details.show(null, null);
+  cluster.forget();
   form.ask(wrong);
   show();
 }
@@ -107,6 +113,19 @@ function show() {
   showPager(figures.num_matching);
   const hasChosen = figures.chosen?.pool === chosen;
   details.show(chosen, hasChosen ? figures.chosen.stats : (known.get(chosen) ?? null));
+  showElsewhere();
+  if (isEager && !at("details").hidden) {
+    isEager = false;
+    at("details-title").focus();
+  }
+}
+
+/** The chosen pool may have moved to another node, or never have been here. */
+function showElsewhere() {
+  const pool = chosen === null || figures?.chosen?.pool === chosen ? null : cluster.elsewhere(chosen);
+  at("elsewhere").hidden = pool === null;
+  if (pool === null) return;
+  showLink(at("elsewhere"), `${pool.pool} is a pool of ${pool.node}: look at it there`, cluster.dashboardOf(pool));
 }
 
 function showConnection() {
@@ -141,12 +160,17 @@ function showPager(numMatching) {
 
 // Listening
 
+/** Of #pool=NAME; null for none. */
+function poolOfAddress() {
+  return new URLSearchParams(location.hash.slice(1)).get("pool");
+}
+
 function choose(name) {
   chosen = name;
+  isEager = name !== null;
   history.replaceState(null, "", name === null ? location.pathname : `#pool=${encodeURIComponent(name)}`);
   follow();
   show();
-  if (name !== null) at("details-title").focus();
 }
 
 at("pause").addEventListener("click", () => {
@@ -168,4 +192,5 @@ at("close").addEventListener("click", () => {
   table.focus(closed);
 });
 document.addEventListener("visibilitychange", follow);
+addEventListener("hashchange", () => choose(poolOfAddress()));
 follow();

@@ -10,8 +10,8 @@ export class Rows {
 
   /**
    * In `table`, a <table> with its head. `key` tells entries apart; `columns` make of an entry the cells of its
-   * row: `text`, and `mark`, `title`, `isNumber` and `under`, a line below which may be empty, where they are
-   * given.
+   * row: `text`, and `mark`, `title`, `isNumber`, `link`, an address or null, and `under`, a line below which
+   * may be empty, where they are given.
    */
   constructor(table, key, columns) {
     this.#table = table;
@@ -35,6 +35,7 @@ export class Rows {
       this.#columns.forEach((column, place) => {
         const cell = row.children[place];
         if (column.under) showUnder(cell, column.text(entry), column.under(entry));
+        else if (column.link) showLink(cell, column.text(entry), column.link(entry));
         else setText(cell, column.text(entry));
         if (column.title) cell.title = column.title(entry);
         if (column.mark) cell.dataset.mark = column.mark(entry);
@@ -57,4 +58,13 @@ export function showUnder(cell, text, under) {
   if (cell.children.length === 0) cell.append(make("span"), make("small"));
   setText(cell.children[0], text);
   setText(cell.children[1], under);
+}
+
+/** Make `cell` say `text`, as a link to `address` if that is one of HTTP; null: as text alone. */
+export function showLink(cell, text, address) {
+  const isLink = address !== null && /^(?:https?:\/\/|#)/.test(address);
+  if (isLink !== (cell.firstElementChild !== null)) cell.replaceChildren(...(isLink ? [make("a")] : []));
+  const shown = isLink ? cell.firstElementChild : cell;
+  setText(shown, text);
+  if (isLink && shown.getAttribute("href") !== address) shown.setAttribute("href", address);
 }

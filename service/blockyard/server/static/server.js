@@ -35,6 +35,8 @@ const pool = (name) => `v1/pools/${encodeURIComponent(name)}`;
 export const readPool = (name) => read(pool(name));
 export const readAudit = (name) => read(`${pool(name)}/audit`);
 export const readMap = (name, by) => read(`${pool(name)}/map?by=${by}`);
+export const isNode = async () => (await read("dashboard/cluster.json")).is_node;
+export const readCluster = () => read("v1/cluster");
 export const readCharts = () => read("dashboard/charts.json");
 
 /** The stream at `path`, as it comes: a list of messages each time, empty where it was but a sign of life. */

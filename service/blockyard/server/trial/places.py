@@ -47,14 +47,15 @@ class NatsPlace:
 
 def loopback_places(num_servers: int) -> tuple[NatsPlace, ...]:
     """Places on loopback, at ports that are free now."""
-    ports = iter(_free_ports(3 * num_servers))
+    ports = iter(free_ports(3 * num_servers))
     return tuple(
         NatsPlace(client_port=next(ports), route_port=next(ports), monitor_port=next(ports))
         for _ in range(num_servers)
     )
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """So many ports of loopback that nobody listens at now."""
     draw = random.SystemRandom()
     found: list[int] = []
     while len(found) < count:

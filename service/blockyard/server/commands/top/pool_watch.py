@@ -12,12 +12,16 @@ from typing import Self
 
 import httpx
 
-from blockyard.client.call import reader, success
-from blockyard.client.delivery import origin_of
+from blockyard.client.call import Call, reader, success
 from blockyard.client.errors import ConnectionLost
+from blockyard.client.origins import origins_of
 from blockyard.client.paths import check_pool_name, pool_path
+from blockyard.client.retry import RetryPolicy
+from blockyard.client.routes import Routes
+from blockyard.client.sender import Sender
 from blockyard.client.tls import context_for
 from blockyard.client.token import token_headers
+from blockyard.client.transport import HttpxTransport
 from blockyard.client.wire import Response
 from blockyard.core.block_map import BlockMap
 from blockyard.core.errors import PoolNotFound
@@ -64,13 +68,14 @@ class PoolWatch:
 
     def __init__(self, server: Reach, pool: str) -> None:
         self._pool = check_pool_name(pool)
-        origin = origin_of(server.url)
-        self._http = httpx.Client(
-            base_url=origin,
-            timeout=TIMEOUT_S,
-            headers=token_headers(server.token),
-            verify=context_for(origin, tls_files(server)) or True,
-        )
+        self._path = pool_path(self._pool, "map")
+        origins = origins_of(server.url)
+        verify = context_for(origins, tls_files(server)) or True
+        self._http = httpx.Client(timeout=TIMEOUT_S, verify=verify)
+        once_each = RetryPolicy(max_attempts=len(origins))
+        self._routes = Routes(origins)
+        self._sender = Sender(HttpxTransport(self._http), self._routes, once_each, TIMEOUT_S, server.token)
+        self._headers = token_headers(server.token)
 
     def look(self) -> SeenPool:
         """The pool as it is now.
@@ -79,22 +84,29 @@ class PoolWatch:
             PoolNotFound: There is none of this name, or not any more.
             BlockyardError: The server refuses, or does not answer.
         """
-        with _reaching():
-            blocks = self._map()
-            figures = self._figures()
+        blocks = self._map()
+        origin = self._routes.start(self._path)
+        try:
+            figures = self._figures(origin)
+        except ConnectionLost:
+            self._routes.leave(self._path, origin)
+            raise
         if figures.chosen is None:
             raise PoolNotFound(f"there is no pool {self._pool!r}: it was deleted in the meantime")
         return SeenPool(pool=figures.chosen, latency=figures.latency, blocks=blocks)
 
     def _map(self) -> BlockMap:
-        reply = self._http.get(pool_path(self._pool, "map"))
-        read = _read_map(_response(reply))
+        read = self._sender.send(Call(method="GET", path=self._path, read=_read_map))
         codes = zlib.decompress(base64.b64decode(read.codes))
         return BlockMap(epoch=read.epoch, legend=read.legend, codes=codes)
 
-    def _figures(self) -> Figures:
-        """The first message of a stream, which comes at once."""
-        with self._http.stream("GET", "/v1/watch", params={"pool": self._pool, "limit": 1}) as reply:
+    def _figures(self, origin: str) -> Figures:
+        """The first message of a stream, which comes at once, from the node that has told the map."""
+        asked: dict[str, str | int] = {"pool": self._pool, "limit": 1}
+        with (
+            _reaching(),
+            self._http.stream("GET", f"{origin}/v1/watch", params=asked, headers=self._headers) as reply,
+        ):
             if not reply.is_success:
                 reply.read()
                 success(_response(reply))
@@ -105,7 +117,7 @@ class PoolWatch:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._sender.close()
 
     def __enter__(self) -> Self:
         return self
