@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from nats.js.errors import NotFoundError
 
+from access.token_files import bearing
 from blockyard.client import Client, ClusterReport
 from blockyard.server.cluster.connection import Connection
 from blockyard.server.cluster.names import Names
@@ -223,8 +224,8 @@ def make_pool(nodes: Nodes, pool: str, body: Any) -> str:
     return path
 
 
-def make_lease(url: str, path: str, ttl_ms: int = 600_000, **headers: str) -> str:
+def make_lease(url: str, path: str, *, ttl_ms: int = 600_000, token: str | None = None) -> str:
     """A lease of the pool at ``path``."""
-    reply = follow(url, "POST", f"{path}/leases", {"holder": "test", "ttl_ms": ttl_ms}, **headers)
+    reply = follow(url, "POST", f"{path}/leases", {"holder": "test", "ttl_ms": ttl_ms}, **bearing(token))
     assert reply.status == 201, reply.data
     return str(reply.body["lease_id"])

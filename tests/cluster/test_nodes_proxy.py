@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from access.token_files import add_token, bearing
 from cluster.nodes import Nodes, Reply, ask, make_lease, pool_of, running_nodes
 from events.sse_reader import subscribed
+from server_process import TIMEOUT_S
 from waiting import wait_for
 
 NODE, OWNER = "node-1", "node-2"
@@ -58,7 +60,7 @@ def path(nodes: Nodes, token: str) -> str:
 @pytest.fixture
 def lease(nodes: Nodes, path: str, token: str) -> str:
     """Of the pool, made by way of the node that does not own it."""
-    return make_lease(nodes.url(NODE), path, **bearing(token))
+    return make_lease(nodes.url(NODE), path, token=token)
 
 
 def test_each_answer_is_the_owners(nodes: Nodes, path: str, lease: str, token: str) -> None:
@@ -129,13 +131,32 @@ def test_events_come_as_they_happen_and_a_subscriber_that_is_gone_leaves_room(
     for number in range(2):  # the second is refused while the first is still open at the owner
         wait_for(lambda: num_subscribers(nodes, token) == 0)
         with subscribed(nodes.processes[NODE].port, f"{path}/events", token=token) as messages:
-            assert next(messages).kind == "snapshot"
+            assert next(message for message in messages if message.data["is_last"]).kind == "snapshot"
             held = {"lease_id": lease, "sequence_id": f"s{number}"}
             prompt = {"num_tokens": 5, "token_ids": [number] * 5}
             for call, more in (("allocate", prompt), ("commit", {"num_computed_tokens": 5})):
                 body = {**held, **more}
                 assert ask(nodes.url(NODE), "POST", f"{path}/{call}", body, **bearing(token)).status == 200
             assert next(messages).kind == "batch"
+
+
+def test_what_goes_on_for_long_ends_with_the_node_that_forwards_it(
+    nodes: Nodes, path: str, full: str, token: str
+) -> None:
+    body = {"lease_id": full, "num_blocks": 4, "wait_ms": 50_000}
+    with (
+        ThreadPoolExecutor(1) as threads,
+        subscribed(nodes.processes[NODE].port, f"{path}/events", token=token) as messages,
+    ):
+        waiting = threads.submit(
+            ask, nodes.url(NODE), "POST", f"{path}/blocks/allocate", body, **bearing(token)
+        )
+        wait_for(lambda: num_waiting(nodes, path, token) == 1)
+        nodes.processes[NODE].process.send_signal(signal.SIGTERM)
+        assert all(message.kind == "snapshot" for message in messages)
+        assert waiting.result().is_moving
+    assert nodes.processes[NODE].process.wait(TIMEOUT_S) == 0
+    nodes.start(NODE)
 
 
 def num_subscribers(nodes: Nodes, token: str) -> int:

@@ -175,7 +175,7 @@ class Server:
         app: ASGIApp = self.api
         if self._cluster is not None:
             self.pools.absent = self._cluster.absent
-            app = self._cluster.around(app, self.pools)
+            app = self._cluster.around(app, self.pools, self.streams)
         guard = Guard(
             app,
             self._gate,

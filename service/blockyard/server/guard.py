@@ -112,7 +112,7 @@ class Guard:
                 await late.response()(scope, receive, send)
                 answer.status = late.status
             else:
-                _end_connection(scope)
+                end_connection(scope)
         except BlockyardError as error:
             await render_error(error).response()(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - it is logged
@@ -281,7 +281,7 @@ def _give_time(scope: Scope, seconds: float) -> None:
         limit.reschedule(until_s + seconds)
 
 
-def _end_connection(scope: Scope) -> None:
+def end_connection(scope: Scope) -> None:
     """Break off an answer that has begun: what comes next must not be taken for its rest."""
     abort = scope.get("extensions", {}).get(ABORT)
     if abort is not None:

@@ -184,7 +184,8 @@ def _cluster(settings: Settings, listening: socket.socket) -> "MakeCluster":
             settings, _url(_topic_address(listening), is_tls=bool(settings.tls_cert)), socket.gethostname()
         )
     except (OSError, ValueError) as error:
-        raise ClusterUnavailable(f"--proxy-ca or --cluster-ca cannot be used: {error}") from error
+        files = "--cluster-credentials, --cluster-ca or --proxy-ca"
+        raise ClusterUnavailable(f"a file of {files} cannot be used: {error}") from error
 
 
 def _serve(

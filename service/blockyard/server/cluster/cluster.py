@@ -29,6 +29,7 @@ from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.snapshots import SnapshotKeeper, SnapshotRule
 from blockyard.server.pools import Pools
 from blockyard.server.settings import Settings
+from blockyard.server.sse import Streams
 
 log = structlog.get_logger("blockyard.cluster")
 
@@ -86,8 +87,6 @@ class Cluster:
         self._node = ClusterNode(settings.node, clock, journal_figures)
         self._directory = Directory(self._node)
         self._proxy: Proxy | None = None
-        if settings.proxies:
-            self._proxy = Proxy(settings.node.node, settings.proxy_tls, settings.timeout_s)
 
     @property
     def journal(self) -> ClusterJournal:
@@ -102,8 +101,11 @@ class Cluster:
         """Raise NotReady where this node has no lease."""
         self._node.journal.check_lease()
 
-    def around(self, app: ASGIApp, pools: Pools) -> ASGIApp:
-        """``app``, and before it the way to the other nodes."""
+    def around(self, app: ASGIApp, pools: Pools, streams: Streams) -> ASGIApp:
+        """``app``, and before it the way to the other nodes; what goes on for long is one of ``streams``."""
+        told = self._settings
+        if told.proxies:
+            self._proxy = Proxy(told.node.node, told.proxy_tls, told.timeout_s, streams)
         return Router(
             app,
             self._directory,

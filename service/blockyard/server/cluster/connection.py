@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
@@ -49,16 +50,19 @@ class NatsAccess:
 
     @classmethod
     def of(cls, settings: Settings) -> "NatsAccess":
-        """As ``settings`` have it."""
-        return cls(
+        """As ``settings`` have it. Raises OSError: a file of theirs cannot be read."""
+        access = cls(
             servers=tuple(url.strip() for url in settings.cluster.split(",")),
             credentials=settings.cluster_credentials,
             ca_cert=settings.cluster_ca,
         )
+        access._options()
+        return access
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if self.credentials:
+            Path(self.credentials).read_bytes()
             options["user_credentials"] = self.credentials
         if self.ca_cert:
             options["tls"] = ssl.create_default_context(cafile=self.ca_cert)
