@@ -3,16 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pytest
 
 from blockyard.client import AsyncClient, Client
-from blockyard.server.trial.nats_servers import NatsServers
-from events.publishing import free_port
-from server_process import READY, ServerProcess, first_line, require, start
+from cluster.nodes import running_nodes
+from server_process import ServerProcess
 from waiting import wait_for
 
 LEASE_MS = 1_000
@@ -22,27 +20,9 @@ KINDS = ["lean", "httpx"]
 
 
 @contextmanager
-def node(nats: NatsServers, number: int) -> Iterator[ServerProcess]:
-    """A node that is ready; in the end it is killed."""
-    named = ("--cluster", nats.urls, "--cluster-replicas", "1", "--node-name", f"node-{number}")
-    timed = ("--node-lease-ms", str(LEASE_MS), "--port", str(free_port()), "--log-level", "warning")
-    with start("serve", *named, *timed, stderr=None) as process:
-        try:
-            line = first_line(require(process.stdout))
-            assert line.startswith(READY), f"the node did not get ready: {line!r}"
-            yield ServerProcess(line.removeprefix(READY).strip(), process)
-        finally:
-            process.kill()
-
-
-@contextmanager
-def two_nodes(folder: Path) -> Iterator[list[ServerProcess]]:
-    with ExitStack() as stack:
-        nats = stack.enter_context(NatsServers(folder, num_servers=1))
-        nodes = [stack.enter_context(node(nats, number)) for number in (1, 2)]
-        with Client(nodes[0].url) as client:
-            wait_for(lambda: sum(each.is_live for each in client.cluster().nodes) == 2)
-        yield nodes
+def two_nodes() -> Iterator[list[ServerProcess]]:
+    with running_nodes("--node-lease-ms", str(LEASE_MS)) as nodes:
+        yield list(nodes.processes.values())
 
 
 def owners(url: str) -> dict[str, str | None]:
@@ -52,15 +32,13 @@ def owners(url: str) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pools_are_found_at_either_node_whichever_is_asked(
-    tmp_path: Path, kind: Literal["lean", "httpx"]
-) -> None:
+def test_pools_are_found_at_either_node_whichever_is_asked(kind: Literal["lean", "httpx"]) -> None:
     async def held(url: str, name: str) -> int:
         async with AsyncClient(url, transport=kind) as client, client.pool(name).lease("me") as lease:
             await lease.allocate("s", 100)
             return (await client.pool(name).stats()).num_held_blocks
 
-    with two_nodes(tmp_path) as nodes:
+    with two_nodes() as nodes:
         names = [f"pool-{number}" for number in range(NUM_POOLS)]
         with Client(nodes[0].url, transport=kind) as client:
             for name in names:
@@ -81,8 +59,8 @@ def kill_owner(nodes: list[ServerProcess], pool: str) -> ServerProcess:
     return left
 
 
-def test_no_call_fails_where_a_pools_owner_is_killed_and_none_is_done_twice(tmp_path: Path) -> None:
-    with two_nodes(tmp_path) as nodes, Client([each.url for each in nodes]) as client:
+def test_no_call_fails_where_a_pools_owner_is_killed_and_none_is_done_twice() -> None:
+    with two_nodes() as nodes, Client([each.url for each in nodes]) as client:
         pool = client.create_pool("pool", **SIZES)
         with pool.lease("me", ttl_ms=60_000) as lease:
             held = [lease.allocate_blocks(1).block_ids[0] for _ in range(20)]
@@ -95,9 +73,9 @@ def test_no_call_fails_where_a_pools_owner_is_killed_and_none_is_done_twice(tmp_
         wait_for(lambda: owners(left.url) == {"pool": left.url})
 
 
-def test_a_pool_made_anew_by_others_is_believed_though_the_old_one_had_more_owners(tmp_path: Path) -> None:
+def test_a_pool_made_anew_by_others_is_believed_though_the_old_one_had_more_owners() -> None:
     """Owners' numbers rise over all pools of one name."""
-    with two_nodes(tmp_path) as nodes, Client([each.url for each in nodes]) as client:
+    with two_nodes() as nodes, Client([each.url for each in nodes]) as client:
         pool = client.create_pool("pool", **SIZES)
         left = kill_owner(nodes, "pool")
         assert pool.stats().num_blocks == SIZES["num_blocks"]
