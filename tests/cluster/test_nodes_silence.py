@@ -70,6 +70,7 @@ def test_a_node_that_nats_does_not_hear_answers_for_no_pool_until_it_does_again(
             assert [each.status for each in done] == [200, 200]
             assert done[0].data == done[1].data  # whether the first one was stored or not
             assert "another" not in {each.pool for each in nodes.report(FIRST).pools}
+        assert nodes.processes[FIRST].stop() == 0  # though there is nobody to leave its pool to
 
 
 @contextmanager
