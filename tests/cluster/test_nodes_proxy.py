@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import ormsgpack
 import pytest
 
 from access.token_files import add_token, bearing
+from blockyard.client import Client, Form
+from blockyard.core.errors import InsufficientBlocks
 from cluster.nodes import Nodes, Reply, ask, make_lease, pool_of, running_nodes
 from events.sse_reader import subscribed
 from server_process import TIMEOUT_S
@@ -40,7 +42,7 @@ def token(tokens: Path) -> str:
 def nodes(tokens: Path, token: str) -> Iterator[Nodes]:
     """Two that forward; one stream at a time, and little time for requests. Leases do not lapse here."""
     assert token
-    options = ("--proxy", "--token-file", str(tokens), "--node-lease-ms", "5000")
+    options = ("--proxy", "--token-file", str(tokens), "--node-lease-ms", "3000")
     bounds = ("--max-subscribers", "1", "--request-timeout-s", str(REQUEST_S))
     with running_nodes(*options, *bounds, token=token) as nodes:
         yield nodes
@@ -98,6 +100,21 @@ def test_each_answer_is_the_owners(nodes: Nodes, path: str, lease: str, token: s
     assert told("DELETE", "?force=true").status == 200
     gone = ask(nodes.url(NODE), "GET", path, **bearing(token))
     assert (gone.status, gone.body["code"]) == (404, "pool_not_found")
+
+
+@pytest.mark.parametrize("kind", ["lean", "httpx"])
+@pytest.mark.parametrize("form", list(Form))
+def test_a_client_is_served_by_way_of_one_node_alone(
+    nodes: Nodes, path: str, token: str, kind: Literal["lean", "httpx"], form: Form
+) -> None:
+    with Client(nodes.url(NODE), token=token, transport=kind, form=form) as client:
+        pool = client.pool(path.rpartition("/")[2])
+        with pool.lease("me") as lease:
+            assert lease.allocate("s", 9).block_ids[0] == [1, 2, 3]
+            with pytest.raises(InsufficientBlocks):
+                lease.allocate("t", 900)
+            assert lease.free(["s"]).num_free_blocks == 10
+        assert pool.audit().ok
 
 
 def test_the_callers_token_is_the_one_that_counts_at_the_owner(
