@@ -78,7 +78,8 @@ class NatsAccess:
         client = Client()
 
         async def lost() -> None:
-            log.warning("the connection to NATS is lost")
+            if not client.is_closed:
+                log.warning("the connection to NATS is lost")
 
         async def returned() -> None:
             log.info("connected to NATS again", url=_shown(client))
