@@ -10,6 +10,7 @@ from blockyard.server.cluster.entries import Entry, EntryKind, Holder
 from blockyard.server.cluster.reader import Message
 from blockyard.server.cluster.registry import RegisteredPool
 from blockyard.server.cluster.stored_snapshot import StoredSnapshot
+from blockyard.server.cluster.tenure import Tenure
 from blockyard.server.journal.command_codec import decode_batch
 from blockyard.server.journal.errors import DamagedJournal, NewerJournal
 from blockyard.server.journal.line import Line
@@ -45,6 +46,11 @@ class FollowedPool:
     heir: str | None = None
     is_deleted: bool = False
     _parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def tenure(self) -> Tenure:
+        """Who owns it."""
+        return Tenure(holder=self.holder, heir=self.heir, is_deleted=self.is_deleted)
 
     @classmethod
     def begin(cls, registered: RegisteredPool, snapshot: StoredSnapshot | None) -> "FollowedPool":

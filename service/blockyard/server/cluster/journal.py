@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import NotReady
 from blockyard.server.cluster.lease import Lease
 from blockyard.server.cluster.pool_stream import PoolStream
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.group_commit import GroupCommit
@@ -18,22 +18,10 @@ from blockyard.server.journal.interface import PoolKey
 from blockyard.server.journal.line import Line
 from blockyard.server.pool_journal import ALL_POOLS, NO_POOL, Commit, NothingToSettle
 
-RETRY_AFTER_MS = 50
-"""When a pool on its way from one node to another may be asked for again."""
-
 OWNERSHIP_HEADER = "Blockyard-Ownership"
 
 Create: TypeAlias = Callable[[str, PoolConfig, bytes | None], Awaitable[Line]]
 Drop: TypeAlias = Callable[[str, Line], Awaitable[None]]
-
-
-def moving() -> NotReady:
-    """What is said of a pool that no node answers for now."""
-    return NotReady(
-        "no node answers for the pool now: it is being taken over, or NATS is out of reach. Whether this was "
-        "done is not known; repeat it, under the same idempotency key",
-        {"retry_after_ms": RETRY_AFTER_MS},
-    )
 
 
 class OwnerCommit(GroupCommit):

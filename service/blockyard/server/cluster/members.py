@@ -19,6 +19,7 @@ from blockyard.server.cluster.bucket import Bucket, Raced, Stored
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Holder, Session
 from blockyard.server.cluster.lease import SLACK, Lease, boot_time_ns
+from blockyard.server.cluster.rendezvous import candidates
 from blockyard.server.cluster.tasks import all_of
 
 log = structlog.get_logger("blockyard.cluster")
@@ -28,8 +29,6 @@ LEAVE_S = 2.0
 """How long giving a lease up may take: else it runs out."""
 RETRY_NS = 100_000_000
 """When the key of a silent node that could not be deleted is tried again."""
-TTL_LEASES = 5
-"""After so many leases the key of a dead node is forgotten, should nobody delete it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +117,7 @@ class Members:
         self._on_lapse = on_lapse
         self._members: dict[str, Member] = {}
         self._live: dict[str, NodeWord] = {}
+        self._orders: dict[str, list[str]] = {}
         self._revision = 0
         self._own_sessions: set[Session] = set()
         self._beating = asyncio.Event()
@@ -143,6 +143,18 @@ class Members:
     def live(self) -> dict[str, NodeWord]:
         """The nodes that may own pools, by name; leaving ones among them."""
         return self._live
+
+    @property
+    def staying(self) -> list[str]:
+        """The live nodes that do not leave."""
+        return [name for name, word in self._live.items() if not word.is_leaving]
+
+    def order(self, pool: str) -> list[str]:
+        """The candidates for the pool of this name: of the nodes that stay, the one to own it first."""
+        order = self._orders.get(pool)
+        if order is None:
+            order = self._orders[pool] = candidates(pool, self.staying)
+        return order
 
     def is_dead(self, holder: Holder) -> bool:
         """Whether ``holder`` seems to answer nobody any more: its node has no lease, or another one."""
@@ -297,6 +309,7 @@ class Members:
         }
         self._live = live
         if changed:
+            self._orders.clear()
             log.info("nodes", live=sorted(live))
             self._on_change()
 

@@ -7,9 +7,9 @@ import httpx
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.directory import Owner
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.cluster.target import target_of
-from blockyard.server.cluster.telling import Owner
 
 log = structlog.get_logger("blockyard.cluster")
 

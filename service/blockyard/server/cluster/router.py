@@ -11,10 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import PoolElsewhere
 from blockyard.server.cluster.connection import PASSING
-from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.directory import Directory, Owner
 from blockyard.server.cluster.proxy import Proxy, is_forwarded
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.cluster.target import target_of
-from blockyard.server.cluster.telling import Directory, Owner
 from blockyard.server.pool_journal import ALL_POOLS, NO_POOL, Commit, told_by
 
 log = structlog.get_logger("blockyard.cluster")
