@@ -30,11 +30,6 @@ class Names:
         """A pool's stream."""
         return f"{self.cluster}-pool-{key:016x}"
 
-    def key_of(self, stream: str) -> PoolKey | None:
-        """The pool that a stream is of; None for all others."""
-        front, _, key = stream.rpartition("-")
-        return PoolKey(int(key, 16)) if front == f"{self.cluster}-pool" else None
-
     def subject(self, key: PoolKey) -> str:
         """The one subject of a pool's stream."""
         return f"{self.cluster}.pool.{key:016x}"

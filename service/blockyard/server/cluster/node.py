@@ -16,6 +16,7 @@ from blockyard.server.cluster.buckets import Buckets
 from blockyard.server.cluster.connection import persist
 from blockyard.server.cluster.figures import ClusterFigures
 from blockyard.server.cluster.hand_over_requests import HandOverRequests
+from blockyard.server.cluster.heartbeat import Heartbeat
 from blockyard.server.cluster.journal import ClusterJournal
 from blockyard.server.cluster.lease import Lease
 from blockyard.server.cluster.members import Members
@@ -96,7 +97,7 @@ class ClusterNode:
         buckets = await Buckets.open(
             connection, names, num_replicas=settings.num_replicas, lease_ms=settings.lease_ms
         )
-        members = Members(
+        heartbeat = Heartbeat(
             buckets.nodes,
             settings.node,
             settings.url,
@@ -109,7 +110,8 @@ class ClusterNode:
             settings=settings,
             connection=connection,
             names=names,
-            members=members,
+            heartbeat=heartbeat,
+            members=Members(buckets.nodes, heartbeat, self._news.set),
             registry=Registry(buckets.pools, self._news.set),
             snapshots=buckets.snapshots,
             pools=pools,
@@ -130,7 +132,10 @@ class ClusterNode:
         parts = self._parts
         assert parts is not None, "it has joined"
         await parts.requests.listen(parts.reconciler.heed)
-        await all_of(parts.around.members.run(), parts.around.registry.run(), parts.reconciler.run())
+        around = parts.around
+        await all_of(
+            around.heartbeat.run(), around.members.run(), around.registry.run(), parts.reconciler.run()
+        )
 
     async def ready(self) -> None:
         """Until it has a lease, and knows the pools and the nodes that there are."""
@@ -144,18 +149,18 @@ class ClusterNode:
         """Hand all pools over to others, if there are any; then give the lease up."""
         if self.around is None:
             return
-        members = self.around.members
-        members.is_leaving = True
-        members.beat_soon()
+        heartbeat = self.around.heartbeat
+        heartbeat.is_leaving = True
+        heartbeat.beat_soon()
         self._news.set()
         until_s = asyncio.get_running_loop().time() + within_s
         while self.roles.num_owned and asyncio.get_running_loop().time() < until_s and self.lease.holds:
-            if not members.staying:
+            if not self.around.members.staying:
                 log.warning("no other node takes over this one's pools")
                 break
             await asyncio.sleep(TICK_S)
         await self._stop()
-        await members.leave()
+        await heartbeat.leave()
 
     async def close(self) -> None:
         """The end: what it still owns others find out by its lease."""

@@ -60,7 +60,7 @@ class PoolMaker:
 
     async def _make(self, role: PoolRole, definition: bytes) -> None:
         """Its stream, this node's entry in it, and its place in the registry. Raises NotReady."""
-        around, name, me = self._around, role.name, self._around.members.me
+        around, name, me = self._around, role.name, self._around.heartbeat.me
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.stream.create(around.settings.num_replicas)
@@ -76,7 +76,7 @@ class PoolMaker:
         except (*PASSING, Outrun) as error:
             log.warning("a pool could not be made", pool=name, error=repr(error))
             raise moving() from error
-        if not around.members.is_still(me):
+        if not around.heartbeat.is_still(me):
             raise moving()  # it is there, and has an owner soon
 
     async def drop(self, name: str, line: Line) -> None:

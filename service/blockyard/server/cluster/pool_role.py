@@ -112,15 +112,15 @@ class PoolRole:
 
     async def take_over(self, how: TakeOver) -> None:
         """Own the pool, if its owner does not any more and no other comes first."""
-        followed, members = self.followed, self._around.members
+        followed, heartbeat, members = self.followed, self._around.heartbeat, self._around.members
         assert followed is not None, "it is loaded"
         self.stage = Stage.TAKING_OVER
         try:
             holder = followed.holder
-            if holder is not None and holder != members.me and not await members.confirm_dead(holder):
+            if holder is not None and holder != heartbeat.me and not await members.confirm_dead(holder):
                 return
-            me = members.me
-            if not members.lease.holds:
+            me = heartbeat.me
+            if not heartbeat.lease.holds:
                 return
             self.stream.sequence, self.stream.ownership = followed.sequence, followed.ownership + 1
             entry = Entry.take_over(me, self.stream.ownership, followed.line.number)
@@ -131,7 +131,7 @@ class PoolRole:
                 await asyncio.sleep(RETRY_S)
                 return
             await self._follower.stop()
-            if members.is_still(me) and self.followed is followed:
+            if heartbeat.is_still(me) and self.followed is followed:
                 self._own(followed, me.session, how)
             else:
                 self.follow()
@@ -141,21 +141,21 @@ class PoolRole:
 
     def own_new(self) -> None:
         """Own the pool, which this node has just made and written its first entry of."""
-        self._open(self._around.members.session, TakeOver.NEW)
+        self._open(self._around.heartbeat.session, TakeOver.NEW)
 
     async def regain(self) -> None:
         """Own the pool again, under a new lease, if nobody else has since."""
-        followed, members = self.followed, self._around.members
+        followed, heartbeat = self.followed, self._around.heartbeat
         assert followed is not None, "it was suspended"
         assert self._commit is not None, "likewise"
         if self._commit.settling is not None:
             return  # what was being published is not stored yet, nor refused
-        me = members.me
+        me = heartbeat.me
         followed.sequence = self.stream.sequence
         self.stream.ownership += 1
         await self.stream.publish(Entry.take_over(me, self.stream.ownership, followed.line.number))
         followed.ownership, followed.sequence = self.stream.ownership, self.stream.sequence
-        if members.is_still(me):
+        if heartbeat.is_still(me):
             self._own(followed, me.session, TakeOver.REGAINED)
 
     def _own(self, followed: FollowedPool, session: Session, how: TakeOver) -> None:
@@ -169,7 +169,7 @@ class PoolRole:
         around = self._around
         self.stage, self._session = Stage.OWNING, session
         self._commit = OwnerCommit(
-            self.stream, around.members.lease, lambda _: self._lose(), around.journal_figures
+            self.stream, around.heartbeat.lease, lambda _: self._lose(), around.journal_figures
         )
         around.journal.open(self.name, self.key, self._commit)
         around.figures.took_over(how)
@@ -178,8 +178,9 @@ class PoolRole:
     @property
     def has_lapsed(self) -> bool:
         """Whether it owns the pool under a lease that is over."""
-        members = self._around.members
-        return self.stage is Stage.OWNING and not (members.lease.holds and members.session == self._session)
+        heartbeat = self._around.heartbeat
+        holds = heartbeat.lease.holds and heartbeat.session == self._session
+        return self.stage is Stage.OWNING and not holds
 
     def suspend(self) -> None:
         """The lease is over: tell nobody anything, and go on with what is being published."""
@@ -243,5 +244,5 @@ class PoolRole:
             line=owned.line,
             sequence=self.stream.sequence,
             ownership=self.stream.ownership,
-            holder=around.members.me,
+            holder=around.heartbeat.me,
         )

@@ -56,7 +56,7 @@ class Reconciler:
                     role.suspend()
             if news.is_set() or num_ticks % TICKS_A_LOOK == 0:
                 news.clear()
-                if self._around.members.lease.holds:
+                if self._around.heartbeat.lease.holds:
                     await self._look()
 
     def end(self) -> None:
@@ -104,11 +104,11 @@ class Reconciler:
             await self._stop(pool.name)
 
     def _do_what_is_due(self, pool: RegisteredPool, role: PoolRole) -> None:
-        followed, members, chores = role.followed, self._around.members, self._around.chores
+        around, followed, members = self._around, role.followed, self._around.members
         assert followed is not None, "it is warm"
         tenure = followed.tenure
         due = tenure.due(
-            members.me,
+            around.heartbeat.me,
             is_first=members.order(pool.name)[:1] == [self._node],
             live=members.live,
             is_dead=members.is_dead,
@@ -117,10 +117,10 @@ class Reconciler:
             case TakeOver():
                 role.act(self._take_over(role, due))
             case Errand.BURY:
-                chores.do(self._maker.bury(pool, followed.ownership))
+                around.chores.do(self._maker.bury(pool, followed.ownership))
             case Errand.ASK:
                 assert tenure.holder is not None, "an owner is asked"
-                chores.do(self._requests.ask(pool.name, tenure.holder.node))
+                around.chores.do(self._requests.ask(pool.name, tenure.holder.node))
             case None:
                 pass
 

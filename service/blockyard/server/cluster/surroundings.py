@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from blockyard.server.clock import Clock
 from blockyard.server.cluster.connection import Connection
 from blockyard.server.cluster.figures import ClusterFigures
+from blockyard.server.cluster.heartbeat import Heartbeat
 from blockyard.server.cluster.journal import ClusterJournal
 from blockyard.server.cluster.members import Members
 from blockyard.server.cluster.names import Names
@@ -31,6 +32,7 @@ class Surroundings:
         settings: The node's.
         connection: To NATS.
         names: The cluster's.
+        heartbeat: The node's.
         members: The cluster's nodes.
         registry: The cluster's pools.
         snapshots: Of these.
@@ -47,6 +49,7 @@ class Surroundings:
     settings: NodeSettings
     connection: Connection
     names: Names
+    heartbeat: Heartbeat
     members: Members
     registry: Registry
     snapshots: SnapshotBucket
