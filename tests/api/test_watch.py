@@ -256,13 +256,14 @@ def test_nothing_is_told_before_it_is_durable() -> None:
     asyncio.run(watch())
 
 
-def test_what_could_not_be_written_down_is_never_told() -> None:
+def test_what_could_not_be_written_down_is_never_told_and_ends_the_stream() -> None:
     async def watch() -> None:
         watching = Watching()
         await watching.begin()
         watching.error = NotReady("the journal is full", {})
         watching.settled.set()
-        assert not await watching.is_told()
+        await watching.feed.changed()
+        assert watching.feed.read() is None
 
     asyncio.run(watch())
 

@@ -19,6 +19,7 @@ from blockyard.server.cluster.hand_over_requests import HandOverRequests
 from blockyard.server.cluster.heartbeat import Heartbeat
 from blockyard.server.cluster.journal import ClusterJournal
 from blockyard.server.cluster.lease import Lease
+from blockyard.server.cluster.left_over import sweep_for_ever
 from blockyard.server.cluster.members import Members
 from blockyard.server.cluster.names import Names
 from blockyard.server.cluster.node_settings import NodeSettings
@@ -127,20 +128,28 @@ class ClusterNode:
         reconciler = Reconciler(around, self.roles, maker, requests)
         self._parts = _Parts(around=around, maker=maker, requests=requests, reconciler=reconciler)
 
+    @property
+    def _joined(self) -> _Parts:
+        assert self._parts is not None, "it has joined"
+        return self._parts
+
     async def run(self) -> None:
         """Be a node, for ever: after `join`."""
-        parts = self._parts
-        assert parts is not None, "it has joined"
-        await parts.requests.listen(parts.reconciler.heed)
+        parts = self._joined
         around = parts.around
+        await parts.requests.listen(parts.reconciler.heed)
         await all_of(
             around.heartbeat.run(), around.members.run(), around.registry.run(), parts.reconciler.run()
         )
 
+    async def sweep(self) -> None:
+        """Delete what dead nodes have left over, for ever: after `join`."""
+        around = self._joined.around
+        await sweep_for_ever(around.connection, around.names, around.registry)
+
     async def ready(self) -> None:
-        """Until it has a lease, and knows the pools and the nodes that there are."""
-        assert self.around is not None, "it has joined"
-        await persist(self.around.registry.loaded, "the registry of pools cannot be read")
+        """Until it has a lease, and knows the pools and the nodes that there are: after `join`."""
+        await persist(self._joined.around.registry.loaded, "the registry of pools cannot be read")
         while not self.lease.holds:  # noqa: ASYNC110 - time ends a lease, not an event
             await asyncio.sleep(TICK_S)
         await asyncio.sleep(HEAR_OTHERS_S)
