@@ -77,12 +77,12 @@ class Streams:
     def __init__(self, max_streams: int, may_go_on: Callable[[Scope], bool] = lambda _: True) -> None:
         self._max_streams = max_streams
         self._may_go_on = may_go_on
-        self._stopped = asyncio.Event()
+        self._is_stopped = False
         self._open: dict[int, _Open] = {}
 
     def stop(self) -> None:
         """End all of them, and take no more."""
-        self._stopped.set()
+        self._is_stopped = True
         for stream in self._open.values():
             stream.ended.set()
 
@@ -91,10 +91,6 @@ class Streams:
         for stream in self._open.values():
             if not self._may_go_on(stream.scope):
                 stream.ended.set()
-
-    async def stopped(self) -> None:
-        """Wait for that."""
-        await self._stopped.wait()
 
     def check(self) -> None:
         """Refuse one more, where there are as many as may be.
@@ -116,7 +112,7 @@ class Streams:
             What is set when it is to end.
         """
         stream = self._open[id(scope)] = _Open(scope)
-        if self._stopped.is_set() or not self._may_go_on(scope):
+        if self._is_stopped or not self._may_go_on(scope):
             stream.ended.set()
         try:
             yield stream.ended

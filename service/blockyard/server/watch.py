@@ -116,8 +116,7 @@ class WatchFeed:
         if ready:
             try:
                 await watched.settled()
-            except NotReady:  # the server is about to end, and tells nobody of what it could not write down
-                await watched.streams.stopped()
+            except NotReady:  # nobody is told of what could not be written down; a cluster's node goes on
                 return
             self._told, self._ready = seen, ready
 
