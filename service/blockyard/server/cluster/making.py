@@ -8,7 +8,7 @@ import structlog
 
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import NotReady
-from blockyard.server.cluster.bucket import Raced
+from blockyard.server.cluster.bucket import NotOurs, Raced
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Entry
 from blockyard.server.cluster.journal import moving
@@ -45,21 +45,29 @@ class Maker:
         joined = self._joined()
         key = PoolKey(secrets.randbits(KEY_BITS))
         role = PoolRole(name, key, joined.around)
+        if joined.registry.find(name) is not None:
+            raise moving()  # it was here when it was asked for
         me = joined.members.me
         role.stage = Stage.MAKING
+        earlier = self._node.roles.get(name)
         self._node.roles[name] = role
         try:
+            if earlier is not None:  # it followed a pool of this name that was deleted
+                await earlier.stop()
             await self._make(joined, role, encode_definition(config, request))
         except BaseException:
-            del self._node.roles[name]
-            self._node.note()
+            self._forget(role)
             raise
-        if not joined.members.is_still(me):
-            del self._node.roles[name]
-            self._node.note()
+        if self._node.roles.get(name) is not role or not joined.members.is_still(me):
+            self._forget(role)
             raise moving()  # it is there, and has an owner soon
         role.own_new()
         return Line(key)
+
+    def _forget(self, role: PoolRole) -> None:
+        if self._node.roles.get(role.name) is role:
+            del self._node.roles[role.name]
+        self._node.note()
 
     async def _make(self, joined: "Joined", role: PoolRole, definition: bytes) -> None:
         """Its stream, this node's entry in it, and its place in the registry. Raises NotReady."""
@@ -83,7 +91,7 @@ class Maker:
                 f"another has just made a pool of the name {name!r}: try again",
                 {"retry_after_ms": RETRY_AFTER_MS},
             ) from error
-        except (*PASSING, Outrun) as error:
+        except (*PASSING, Outrun, NotOurs) as error:
             log.warning("a pool could not be made", pool=name, error=repr(error))
             raise moving() from error
 
@@ -93,7 +101,9 @@ class Maker:
         Raises:
             NotReady: It could not be deleted.
         """
-        joined, role = self._joined(), self._node.roles[name]
+        joined, role = self._joined(), self._node.roles.get(name)
+        if role is None:
+            raise moving()  # the node leaves
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.end(line)
@@ -104,10 +114,8 @@ class Maker:
             log.warning("a pool could not be deleted", pool=name, error=repr(error))
             raise moving() from error
         finally:
-            if self._node.roles.get(name) is role:
-                del self._node.roles[name]
-                await role.stop()
-            self._node.note()
+            await role.stop()
+            self._forget(role)
 
     async def bury(self, pool: RegisteredPool, ownership: int) -> None:
         """Forget a pool of which its stream says that the owner of this number has deleted it.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from blockyard.server.cluster.bucket import Bucket, Raced, Stored
+from blockyard.server.cluster.bucket import Bucket, NotOurs, Raced, Stored
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Holder, Session
 from blockyard.server.cluster.lease import SLACK, Lease, boot_time_ns
@@ -56,9 +56,12 @@ class NodeWord:
 
     @classmethod
     def decode(cls, stored: bytes) -> "NodeWord":
-        """The inverse; fields that it does not know are passed over."""
-        told = json.loads(stored)
-        return cls(**{name: told[name] for name in cls.__slots__ if name in told})
+        """The inverse; fields that it does not know are passed over. Raises NotOurs."""
+        try:
+            told = json.loads(stored)
+            return cls(**{name: told[name] for name in cls.__slots__ if name in told})
+        except (ValueError, TypeError) as error:
+            raise NotOurs(f"no word of a node: {error}") from error
 
 
 @dataclass(slots=True)
@@ -135,9 +138,13 @@ class Members:
         """This node under its lease."""
         return Holder(self._name, self.session)
 
+    def holds(self, session: Session) -> bool:
+        """Whether this node has its lease, and not a later one than that of ``session``."""
+        return self.lease.holds and self.session == session
+
     def is_still(self, holder: Holder) -> bool:
         """Whether ``holder``, which was this node under its lease, is that yet."""
-        return self.lease.holds and holder == self.me
+        return self.holds(holder.session)
 
     @property
     def live(self) -> dict[str, NodeWord]:
@@ -196,12 +203,12 @@ class Members:
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
+            self._beating.clear()
             try:
                 async with asyncio.timeout(max(beat_s, 0.25)):
                     await self._beat()
             except PASSING as error:
                 log.warning("a heartbeat was not stored", error=repr(error))
-            self._beating.clear()
             wait_s = max(0.01, beat_s - (loop.time() - began_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -286,7 +293,11 @@ class Members:
         known = self._members.get(stored.name)
         if known is not None and stored.revision <= known.revision:
             return
-        word = None if stored.value is None else NodeWord.decode(stored.value)
+        try:
+            word = None if stored.value is None else NodeWord.decode(stored.value)
+        except NotOurs as error:
+            log.warning("what stands for a node is passed over", node=stored.name, error=str(error))
+            return
         self._members[stored.name] = Member(stored.name, word, stored.revision, boot_time_ns())
         self._review()
 
@@ -337,4 +348,7 @@ class Members:
 
 
 def _session_of(stored: Stored) -> Session | None:
-    return None if stored.value is None else NodeWord.decode(stored.value).session
+    try:
+        return None if stored.value is None else NodeWord.decode(stored.value).session
+    except NotOurs:
+        return None

@@ -189,7 +189,12 @@ class ClusterNode:
         await joined.connection.client.subscribe(
             self.names.requests(self.settings.node), cb=self._heed_request
         )
-        await all_of(joined.members.run(), joined.registry.run(), self._see_to_pools(joined))
+        await all_of(
+            joined.members.run(),
+            joined.registry.run(),
+            self._see_to_pools(joined),
+            joined.connection.ended(),  # a node that hears nothing any more is to be started again
+        )
 
     async def ready(self) -> None:
         """Until it has a lease, and knows the pools and the nodes that there are."""
@@ -287,14 +292,15 @@ class ClusterNode:
     async def _look(self, joined: Joined) -> None:
         """See to every pool once."""
         registered = {pool.name: pool for pool in joined.registry}
-        for name, role in list(self.roles.items()):
-            pool = registered.get(name)
-            if (pool is None or pool.key != role.key) and role.stage in (Stage.LOADING, Stage.FOLLOWING):
-                await self._stop(name)
+        for role in list(self.roles.values()):
+            pool = registered.get(role.name)
+            is_gone = pool is None or pool.key != role.key
+            if is_gone and role.stage in (Stage.LOADING, Stage.FOLLOWING, Stage.SUSPENDED):
+                await self._stop(role)
         for pool in registered.values():
             known = self.roles.get(pool.name)
             if known is not None:
-                if not known.is_busy:
+                if not known.is_busy and known.key == pool.key:
                     await self._see_to(pool, known, joined)
             elif self.settings.node in self._wanted(pool):
                 self.roles[pool.name] = PoolRole(pool.name, pool.key, joined.around)
@@ -323,7 +329,7 @@ class ClusterNode:
             return
         now_s = asyncio.get_running_loop().time()
         if now_s - self._unwanted_s.setdefault(pool.name, now_s) > LINGER_S:
-            await self._stop(pool.name)
+            await self._stop(role)
 
     def _see_to_owner(self, pool: RegisteredPool, role: PoolRole, joined: Joined) -> None:
         """The pool is warm here: own it, if nobody else does and this node is the one to."""
@@ -364,9 +370,10 @@ class ClusterNode:
         note = joined.registry.note_owner
         await persist(lambda: note(name, self.settings.node, ownership), "an owner cannot be registered")
 
-    async def _stop(self, name: str) -> None:
-        self._unwanted_s.pop(name, None)
-        role = self.roles.pop(name)
+    async def _stop(self, role: PoolRole) -> None:
+        self._unwanted_s.pop(role.name, None)
+        if self.roles.get(role.name) is role:  # else the name is another's by now
+            del self.roles[role.name]
         await role.stop()
 
     # Hand-overs

@@ -109,6 +109,7 @@ class PoolRole:
         self._reader: StreamReader | None = None
         self._commit: OwnerCommit | None = None
         self._session = Session("")
+        self._is_over = False
         self.stage = Stage.LOADING
         self.followed: FollowedPool | None = None
         self.is_warm = False
@@ -137,11 +138,13 @@ class PoolRole:
 
     async def stop(self) -> None:
         """Be nothing to the pool any more: what it did not tell others of is lost."""
+        self._is_over = True
         await self._stop_following()
         if self._acting is not None:
             await end(self._acting)
         if self.stage is Stage.OWNING:
             self._release()
+        self._close_journal()
         self.stage = Stage.LOADING
 
     def act(self, action: Coroutine[Any, Any, None]) -> None:
@@ -153,14 +156,18 @@ class PoolRole:
         try:
             await action
         except Outrun:
-            self._lose()
+            await self._begin_anew()
         except PASSING as error:
             log.warning("a change of owners is tried again", pool=self.name, error=repr(error))
         except Exception:
             log.exception("a change of owners has failed: the pool is loaded anew", pool=self.name)
-            self._lose()
+            await self._begin_anew()
         finally:
             self._around.on_news()
+
+    async def _begin_anew(self) -> None:
+        await self._stop_following()  # else it went on with a state that nobody has any more
+        self._lose()
 
     # Following
 
@@ -178,6 +185,9 @@ class PoolRole:
             except PASSING as error:
                 log.debug("a pool cannot be loaded now", pool=self.name, error=repr(error))
                 await asyncio.sleep(RETRY_S)
+            except Exception:  # whatever it is: without a follower the pool would have no next owner
+                log.exception("a pool cannot be followed, and is loaded anew", pool=self.name)
+                await asyncio.sleep(PAUSE_AFTER_DAMAGE_S)
             self.followed, self.is_warm = None, False
 
     async def _load(self) -> None:
@@ -282,7 +292,7 @@ class PoolRole:
         around = self._around
         self.stage, self._session = Stage.OWNING, session
         self._commit = OwnerCommit(
-            self.stream, around.members.lease, lambda _: self._lose(), around.journal_figures
+            self.stream, lambda: around.members.holds(session), lambda _: self._lose(), around.journal_figures
         )
         around.journal.open(self.name, self.key, self._commit)
         around.figures.took_over(how)
@@ -291,8 +301,7 @@ class PoolRole:
     @property
     def has_lapsed(self) -> bool:
         """Whether it owns the pool under a lease that is over."""
-        members = self._around.members
-        return self.stage is Stage.OWNING and not (members.lease.holds and members.session == self._session)
+        return self.stage is Stage.OWNING and not self._around.members.holds(self._session)
 
     def suspend(self) -> None:
         """The lease is over: tell nobody anything, and go on with what is being published."""
@@ -314,7 +323,7 @@ class PoolRole:
         if commit.has_failed:
             return
         await self.stream.publish(Entry.hand_over(heir, self.stream.ownership, followed.line.number))
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
         followed.sequence, followed.ownership = self.stream.sequence, self.stream.ownership
         followed.holder, followed.heir = None, heir
         self.follow()
@@ -329,27 +338,33 @@ class PoolRole:
         commit.check_sound()
         entry = Entry(kind=EntryKind.DELETED, ownership=self.stream.ownership, number=line.number)
         await self.stream.publish(entry)
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
 
     def _lose(self) -> None:
         """Another owns the pool: what this node has done last has not happened."""
+        if self._is_over:
+            return
         log.warning("this node has lost a pool", pool=self.name)
         self._around.figures.lost_pool()
         if self.stage is Stage.OWNING:
             self._release()
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
         self.followed, self.is_warm = None, False
         self.stage = Stage.LOADING
         if self._following is None:
             self.follow()
         self._around.on_news()
 
+    def _close_journal(self) -> None:
+        if self._commit is not None:
+            self._around.journal.close(self.name, self.key, self._commit)
+
     def _release(self, *, keeps_journal: bool = False) -> FollowedPool:
         """Take the pool from those that are served."""
         around = self._around
         owned = around.pools.release(self.name, moving())
         if not keeps_journal:
-            around.journal.close(self.name, self.key)
+            self._close_journal()
         assert owned.line is not None, "it is written to a stream"
         return FollowedPool(
             name=self.name,
