@@ -107,6 +107,8 @@ def test_a_silent_node_is_found_dead_and_its_own_lease_is_over_by_then(servers: 
             b.start()
             await until(lambda: b.lease.holds)
             assert b.heartbeat.me != holder
+            assert b.heartbeat.holds(b.heartbeat.session)
+            assert not b.heartbeat.holds(holder.session)
             assert b.lapses == 1
             await until(lambda: "b" in a.members.live)
             assert a.members.is_dead(holder)

@@ -44,6 +44,7 @@ class ClusterSettings:
         proxies: Whether it asks other nodes for callers.
         proxy_tls: How it speaks ``https://`` to them; None: with the authorities that httpx trusts.
         timeout_s: How long it waits for them.
+        max_wait_s: How much longer, where a call may wait for blocks.
         leave_s: How long handing its pools over may take.
     """
 
@@ -52,6 +53,7 @@ class ClusterSettings:
     proxies: bool
     proxy_tls: ssl.SSLContext | None
     timeout_s: int
+    max_wait_s: float
     leave_s: int
 
     @classmethod
@@ -68,6 +70,7 @@ class ClusterSettings:
             proxies=settings.proxy,
             proxy_tls=tls,
             timeout_s=settings.request_timeout_s,
+            max_wait_s=settings.max_wait_ms / 1_000,
             leave_s=settings.shutdown_timeout_s,
         )
 
@@ -88,7 +91,9 @@ class Cluster:
         self._directory = Directory(self._node)
         self._proxy: Proxy | None = None
         if settings.proxies:
-            self._proxy = Proxy(settings.node.node, settings.proxy_tls, settings.timeout_s)
+            self._proxy = Proxy(
+                settings.node.node, settings.proxy_tls, settings.timeout_s, settings.max_wait_s
+            )
 
     @property
     def journal(self) -> ClusterJournal:

@@ -71,7 +71,7 @@ class NatsAccess:
             name: For whoever looks at the servers' lists of connections.
             on_return: Called whenever the connection was lost and is there again.
         """
-        client = Client()
+        client, over = Client(), asyncio.Event()
 
         async def lost() -> None:
             log.warning("the connection to NATS is lost")
@@ -79,6 +79,9 @@ class NatsAccess:
         async def returned() -> None:
             log.info("connected to NATS again", url=_shown(client))
             on_return()
+
+        async def ended() -> None:
+            over.set()
 
         async def failed(error: Exception) -> None:
             log.debug("NATS", error=repr(error))
@@ -88,6 +91,7 @@ class NatsAccess:
                 list(self.servers),
                 name=name,
                 error_cb=failed,
+                closed_cb=ended,
                 disconnected_cb=lost,
                 reconnected_cb=returned,
                 connect_timeout=2,
@@ -98,7 +102,8 @@ class NatsAccess:
             ),
             "NATS cannot be reached",
         )
-        return Connection(client)
+        over.clear()  # of a try that failed
+        return Connection(client, over)
 
 
 class Connection:
@@ -107,16 +112,30 @@ class Connection:
     Attributes:
         client: For what is not JetStream's.
         jetstream: For the rest.
+
+    Args:
+        client: Connected.
+        over: Set once it is not, and will not be again.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, over: asyncio.Event) -> None:
         self.client = client
+        self._over = over
         self.jetstream: JetStreamContext = client.jetstream(timeout=REQUEST_S)
 
     @property
     def is_connected(self) -> bool:
         """Whether a server answers, as far as is known."""
         return self.client.is_connected
+
+    async def ended(self) -> None:
+        """Until a server has sent the client away for good, as one does whose users have changed.
+
+        Raises:
+            ConnectionError: That has happened.
+        """
+        await self._over.wait()
+        raise ConnectionError(f"NATS has ended the connection: {self.client.last_error!r}")
 
     async def close(self) -> None:
         """The end."""

@@ -96,6 +96,9 @@ class Follower:
             except PASSING as error:
                 log.debug("a pool cannot be loaded now", pool=self._name, error=repr(error))
                 await asyncio.sleep(RETRY_S)
+            except Exception:  # whatever it is: without a follower the pool would have no next owner
+                log.exception("a pool cannot be followed, and is loaded anew", pool=self._name)
+                await asyncio.sleep(PAUSE_AFTER_DAMAGE_S)
             self.followed, self.is_warm = None, False
 
     async def _load(self) -> FollowedPool:

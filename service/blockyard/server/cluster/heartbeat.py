@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from blockyard.server.cluster.bucket import Bucket, Raced, Stored
+from blockyard.server.cluster.bucket import Bucket, NotOurs, Raced, Stored
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Holder, Session
 from blockyard.server.cluster.lease import Lease, boot_time_ns
@@ -74,9 +74,13 @@ class Heartbeat:
         """This node under its lease."""
         return Holder(self.name, self.session)
 
+    def holds(self, session: Session) -> bool:
+        """Whether this node has its lease, and not a later one than that of ``session``."""
+        return self.lease.holds and self.session == session
+
     def is_still(self, holder: Holder) -> bool:
         """Whether ``holder``, which was this node under its lease, is that yet."""
-        return self.lease.holds and holder == self.me
+        return self.holds(holder.session)
 
     async def run(self) -> None:
         """Keep the lease, for ever."""
@@ -84,12 +88,12 @@ class Heartbeat:
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
+            self._due.clear()
             try:
                 async with asyncio.timeout(max(beat_s, 0.25)):
                     await self.beat()
             except PASSING as error:
                 log.warning("a heartbeat was not stored", error=repr(error))
-            self._due.clear()
             wait_s = max(0.01, beat_s - (loop.time() - began_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -186,4 +190,7 @@ class Heartbeat:
 
 
 def _session_of(stored: Stored) -> Session | None:
-    return None if stored.value is None else NodeWord.decode(stored.value).session
+    try:
+        return None if stored.value is None else NodeWord.decode(stored.value).session
+    except NotOurs:
+        return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from blockyard.server.cluster.bucket import Bucket, Raced, Stored
+from blockyard.server.cluster.bucket import Bucket, NotOurs, Raced, Stored
 from blockyard.server.cluster.connection import PASSING
 from blockyard.server.cluster.entries import Holder
 from blockyard.server.cluster.heartbeat import BEATS_A_LEASE, Heartbeat
@@ -123,7 +123,11 @@ class Members:
         known = self._members.get(stored.name)
         if known is not None and stored.revision <= known.revision:
             return
-        word = None if stored.value is None else NodeWord.decode(stored.value)
+        try:
+            word = None if stored.value is None else NodeWord.decode(stored.value)
+        except NotOurs as error:
+            log.warning("what stands for a node is passed over", node=stored.name, error=str(error))
+            return
         self._members[stored.name] = Member(stored.name, word, stored.revision, boot_time_ns())
         self._review()
 

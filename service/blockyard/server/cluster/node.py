@@ -139,7 +139,11 @@ class ClusterNode:
         around = parts.around
         await parts.requests.listen(parts.reconciler.heed)
         await all_of(
-            around.heartbeat.run(), around.members.run(), around.registry.run(), parts.reconciler.run()
+            around.heartbeat.run(),
+            around.members.run(),
+            around.registry.run(),
+            parts.reconciler.run(),
+            around.connection.ended(),  # a node that hears nothing any more is to be started again
         )
 
     async def sweep(self) -> None:

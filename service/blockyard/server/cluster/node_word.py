@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from blockyard.server.cluster.bucket import NotOurs
 from blockyard.server.cluster.entries import Session
 
 
@@ -30,6 +31,9 @@ class NodeWord:
 
     @classmethod
     def decode(cls, stored: bytes) -> "NodeWord":
-        """The inverse; fields that it does not know are passed over."""
-        told = json.loads(stored)
-        return cls(**{name: told[name] for name in cls.__slots__ if name in told})
+        """The inverse; fields that it does not know are passed over. Raises NotOurs."""
+        try:
+            told = json.loads(stored)
+            return cls(**{name: told[name] for name in cls.__slots__ if name in told})
+        except (ValueError, TypeError) as error:
+            raise NotOurs(f"no word of a node: {error}") from error

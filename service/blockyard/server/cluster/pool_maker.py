@@ -6,9 +6,9 @@ import secrets
 import structlog
 
 from blockyard.core.config import PoolConfig
-from blockyard.server.cluster.bucket import Raced
+from blockyard.server.cluster.bucket import NotOurs, Raced
 from blockyard.server.cluster.connection import PASSING
-from blockyard.server.cluster.entries import Entry
+from blockyard.server.cluster.entries import Entry, Holder
 from blockyard.server.cluster.pool_role import PoolRole
 from blockyard.server.cluster.pool_stream import Outrun, PoolStream
 from blockyard.server.cluster.refusals import made_by_another, moving
@@ -46,21 +46,30 @@ class PoolMaker:
         """
         around = self._around
         around.journal.check_lease()
+        if around.registry.find(name) is not None:
+            raise moving()  # it was here when it was asked for
         role = PoolRole(name, PoolKey(secrets.randbits(KEY_BITS)), around)
         role.stage = Stage.MAKING
+        me = around.heartbeat.me
+        earlier = self._roles.get(name)
         self._roles[name] = role
         try:
-            await self._make(role, encode_definition(config, request))
+            if earlier is not None:  # it followed a pool of this name that was deleted
+                await earlier.stop()
+            await self._make(role, me, encode_definition(config, request))
         except BaseException:
-            del self._roles[name]
-            around.news.set()
+            self._forget(role)
             raise
         role.own_new()
         return Line(role.key)
 
-    async def _make(self, role: PoolRole, definition: bytes) -> None:
+    def _forget(self, role: PoolRole) -> None:
+        self._roles.forget(role)
+        self._around.news.set()
+
+    async def _make(self, role: PoolRole, me: Holder, definition: bytes) -> None:
         """Its stream, this node's entry in it, and its place in the registry. Raises NotReady."""
-        around, name, me = self._around, role.name, self._around.heartbeat.me
+        around, name = self._around, role.name
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.stream.create(around.settings.num_replicas)
@@ -73,10 +82,10 @@ class PoolMaker:
         except Raced as error:
             around.chores.do(role.stream.delete())
             raise made_by_another(name) from error
-        except (*PASSING, Outrun) as error:
+        except (*PASSING, Outrun, NotOurs) as error:
             log.warning("a pool could not be made", pool=name, error=repr(error))
             raise moving() from error
-        if not around.heartbeat.is_still(me):
+        if self._roles.get(name) is not role or not around.heartbeat.is_still(me):
             raise moving()  # it is there, and has an owner soon
 
     async def drop(self, name: str, line: Line) -> None:
@@ -85,7 +94,9 @@ class PoolMaker:
         Raises:
             NotReady: It could not be deleted.
         """
-        role = self._roles[name]
+        role = self._roles.get(name)
+        if role is None:
+            raise moving()  # the node leaves
         try:
             async with asyncio.timeout(WITHIN_S):
                 await role.end(line)
@@ -96,9 +107,8 @@ class PoolMaker:
             log.warning("a pool could not be deleted", pool=name, error=repr(error))
             raise moving() from error
         finally:
-            if self._roles.get(name) is role:
-                await self._roles.stop(name)
-            self._around.news.set()
+            await role.stop()
+            self._forget(role)
 
     async def bury(self, pool: RegisteredPool, ownership: int) -> None:
         """Forget a pool of which its stream says that the owner of this number has deleted it.

@@ -46,6 +46,7 @@ class PoolRole:
         self._acting: asyncio.Task[None] | None = None
         self._commit: OwnerCommit | None = None
         self._session = Session("")
+        self._is_over = False
         self.stage = Stage.LOADING
         self.stream = PoolStream(around.connection, around.names, key)
 
@@ -85,11 +86,13 @@ class PoolRole:
 
     async def stop(self) -> None:
         """Be nothing to the pool any more: what it did not tell others of is lost."""
+        self._is_over = True
         await self._follower.stop()
         if self._acting is not None:
             await end(self._acting)
         if self.stage is Stage.OWNING:
             self._release()
+        self._close_journal()
         self.stage = Stage.LOADING
 
     def act(self, action: Coroutine[Any, Any, None]) -> None:
@@ -101,14 +104,18 @@ class PoolRole:
         try:
             await action
         except Outrun:
-            self._lose()
+            await self._begin_anew()
         except PASSING as error:
             log.warning("a change of owners is tried again", pool=self.name, error=repr(error))
         except Exception:
             log.exception("a change of owners has failed: the pool is loaded anew", pool=self.name)
-            self._lose()
+            await self._begin_anew()
         finally:
             self._around.news.set()
+
+    async def _begin_anew(self) -> None:
+        await self._follower.stop()  # else it went on with a state that nobody has any more
+        self._lose()
 
     async def take_over(self, how: TakeOver) -> None:
         """Own the pool, if its owner does not any more and no other comes first."""
@@ -169,7 +176,10 @@ class PoolRole:
         around = self._around
         self.stage, self._session = Stage.OWNING, session
         self._commit = OwnerCommit(
-            self.stream, around.heartbeat.lease, lambda _: self._lose(), around.journal_figures
+            self.stream,
+            lambda: around.heartbeat.holds(session),
+            lambda _: self._lose(),
+            around.journal_figures,
         )
         around.journal.open(self.name, self.key, self._commit)
         around.figures.took_over(how)
@@ -178,9 +188,7 @@ class PoolRole:
     @property
     def has_lapsed(self) -> bool:
         """Whether it owns the pool under a lease that is over."""
-        heartbeat = self._around.heartbeat
-        holds = heartbeat.lease.holds and heartbeat.session == self._session
-        return self.stage is Stage.OWNING and not holds
+        return self.stage is Stage.OWNING and not self._around.heartbeat.holds(self._session)
 
     def suspend(self) -> None:
         """The lease is over: tell nobody anything, and go on with what is being published."""
@@ -202,7 +210,7 @@ class PoolRole:
         if commit.has_failed:
             return
         await self.stream.publish(Entry.hand_over(heir, self.stream.ownership, followed.line.number))
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
         followed.sequence, followed.ownership = self.stream.sequence, self.stream.ownership
         followed.holder, followed.heir = None, heir
         self.follow()
@@ -217,25 +225,31 @@ class PoolRole:
         commit.check_sound()
         entry = Entry(kind=EntryKind.DELETED, ownership=self.stream.ownership, number=line.number)
         await self.stream.publish(entry)
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
 
     def _lose(self) -> None:
         """Another owns the pool: what this node has done last has not happened."""
+        if self._is_over:
+            return
         log.warning("this node has lost a pool", pool=self.name)
         self._around.figures.lost_pool()
         if self.stage is Stage.OWNING:
             self._release()
-        self._around.journal.close(self.name, self.key)
+        self._close_journal()
         self.stage = Stage.LOADING
         self._follower.forget()
         self._around.news.set()
+
+    def _close_journal(self) -> None:
+        if self._commit is not None:
+            self._around.journal.close(self.name, self.key, self._commit)
 
     def _release(self, *, keeps_journal: bool = False) -> FollowedPool:
         """Take the pool from those that are served."""
         around = self._around
         owned = around.pools.release(self.name, moving())
         if not keeps_journal:
-            around.journal.close(self.name, self.key)
+            self._close_journal()
         assert owned.line is not None, "it is written to a stream"
         return FollowedPool(
             name=self.name,

@@ -1,5 +1,6 @@
 """Asks a pool's owner for a caller who cannot be sent there, and passes on what it says as it comes."""
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ from starlette.types import Receive, Scope, Send
 from blockyard.server.cluster.directory import Owner
 from blockyard.server.cluster.refusals import moving
 from blockyard.server.cluster.target import target_of
+from blockyard.server.cluster.tasks import end
+from blockyard.server.guard import ClientGone, give_time
+from blockyard.server.sse import hung_up
 
 log = structlog.get_logger("blockyard.cluster")
 
@@ -48,11 +52,13 @@ class Proxy:
         node: This node's name.
         tls: For ``https://``; None: what httpx trusts.
         timeout_s: How long an answer, or the next part of it, is waited for.
+        max_wait_s: How much longer, since a call may wait for blocks there.
     """
 
-    def __init__(self, node: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+    def __init__(self, node: str, tls: ssl.SSLContext | None, timeout_s: float, max_wait_s: float) -> None:
         self._node = node.encode()
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
+        self._max_wait_s = max_wait_s
+        timeout = httpx.Timeout(timeout_s + max_wait_s, connect=CONNECT_S)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.AsyncClient(
             verify=tls or True, timeout=timeout, limits=limits, trust_env=False, follow_redirects=False
@@ -63,8 +69,21 @@ class Proxy:
 
         Raises:
             NotReady: It does not; whether it has done what was asked is not known.
+            ClientGone: Nobody is there to be answered, and it is told so by the end of the connection.
         """
         body = (await receive()).get("body", b"")
+        give_time(scope, self._max_wait_s)
+        forwarding = asyncio.create_task(self._answer(owner, scope, body, send))
+        gone = asyncio.create_task(hung_up(receive))
+        try:
+            await asyncio.wait([forwarding, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(gone, forwarding)
+        if forwarding.cancelled():
+            raise ClientGone
+        forwarding.result()
+
+    async def _answer(self, owner: Owner, scope: Scope, body: bytes, send: Send) -> None:
         request = self._client.build_request(
             scope["method"], owner.url + target_of(scope), headers=self._headers(scope), content=body
         )
@@ -78,9 +97,9 @@ class Proxy:
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             async for part in response.aiter_raw():
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
         finally:
             await response.aclose()
+        await send({"type": "http.response.body", "body": b""})
 
     async def close(self) -> None:
         """Close all connections."""

@@ -78,17 +78,18 @@ class Reconciler:
     async def _look(self) -> None:
         """See to every pool once."""
         registered = {pool.name: pool for pool in self._around.registry}
-        for name, role in list(self._roles.items()):
-            pool = registered.get(name)
-            if (pool is None or pool.key != role.key) and role.stage.is_waiting:
-                await self._stop(name)
+        for role in list(self._roles.values()):
+            pool = registered.get(role.name)
+            is_gone = pool is None or pool.key != role.key
+            if is_gone and (role.stage.is_waiting or role.stage is Stage.SUSPENDED):
+                await self._stop(role)
         for pool in registered.values():
             known = self._roles.get(pool.name)
             if known is None:
                 if self._is_wanted(pool):
                     self._roles[pool.name] = role = PoolRole(pool.name, pool.key, self._around)
                     role.follow()
-            elif not known.is_busy:
+            elif not known.is_busy and known.key == pool.key:
                 await self._see_to(pool, known)
 
     async def _see_to(self, pool: RegisteredPool, role: PoolRole) -> None:
@@ -101,7 +102,7 @@ class Reconciler:
             return
         now_s = asyncio.get_running_loop().time()
         if now_s - self._unwanted_s.setdefault(pool.name, now_s) > LINGER_S:
-            await self._stop(pool.name)
+            await self._stop(role)
 
     def _do_what_is_due(self, pool: RegisteredPool, role: PoolRole) -> None:
         around, followed, members = self._around, role.followed, self._around.members
@@ -145,6 +146,7 @@ class Reconciler:
         note = self._around.registry.note_owner
         await persist(lambda: note(name, self._node, ownership), "an owner cannot be registered")
 
-    async def _stop(self, name: str) -> None:
-        self._unwanted_s.pop(name, None)
-        await self._roles.stop(name)
+    async def _stop(self, role: PoolRole) -> None:
+        self._unwanted_s.pop(role.name, None)
+        self._roles.forget(role)
+        await role.stop()

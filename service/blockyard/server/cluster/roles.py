@@ -29,9 +29,10 @@ class Roles(dict[str, PoolRole]):
         holder = role.followed.holder
         return Placement(order, None if holder is None else holder.node)
 
-    async def stop(self, name: str) -> None:
-        """Be nothing to the pool of this name any more."""
-        await self.pop(name).stop()
+    def forget(self, role: PoolRole) -> None:
+        """This node has that role no more; the pool's name may be another's by now."""
+        if self.get(role.name) is role:
+            del self[role.name]
 
     async def stop_all(self) -> None:
         """Be nothing to any."""

@@ -1,0 +1,49 @@
+"""A node that asks another for its callers."""
+
+import asyncio
+import urllib.request
+
+import pytest
+from starlette.types import Message
+
+from blockyard.server.cluster.directory import Owner
+from blockyard.server.cluster.proxy import Proxy
+from blockyard.server.guard import ClientGone
+from events.publishing import EVENTS, make_pool
+from server_process import ServerProcess, running_server
+from waiting import wait_for
+
+
+def num_followers(server: ServerProcess) -> float:
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as reply:
+        lines = reply.read().decode().splitlines()
+    [line] = [line for line in lines if line.startswith("blockyard_pool_event_followers{")]
+    return float(line.rpartition(" ")[2])
+
+
+def test_whoever_hangs_up_is_not_followed_for_any_more() -> None:
+    async def follow(server: ServerProcess) -> None:
+        has_begun = asyncio.Event()
+        told: list[Message] = [{"type": "http.request", "body": b""}]
+
+        async def receive() -> Message:
+            if told:
+                return told.pop()
+            await has_begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(_: Message) -> None:
+            if num_followers(server) == 1:
+                has_begun.set()
+
+        proxy = Proxy("near", None, timeout_s=30, max_wait_s=0)
+        scope = {"type": "http", "method": "GET", "path": EVENTS, "query_string": b"", "headers": []}
+        with pytest.raises(ClientGone):
+            async with asyncio.timeout(30):
+                await proxy.forward(Owner("far", server.url, 1), scope, receive, send)
+        await proxy.close()
+
+    with running_server("--volatile") as server:
+        make_pool(server)
+        asyncio.run(follow(server))
+        wait_for(lambda: num_followers(server) == 0)
