@@ -200,14 +200,10 @@ class PoolRole:
 
     async def hand_over(self, heir: str) -> None:
         """Let ``heir`` own the pool: take no more calls, write all down, say so, and follow."""
-        assert self._commit is not None, "it owns the pool"
         log.info("a pool is handed over", pool=self.name, heir=heir)
         self.stage = Stage.LEAVING
         self._follower.followed = followed = self._release(keeps_journal=True)
-        commit = self._commit
-        while commit.settling is not None:
-            await asyncio.shield(commit.settling)
-        if commit.has_failed:
+        if (await self._settled()).has_failed:
             return
         await self.stream.publish(Entry.hand_over(heir, self.stream.ownership, followed.line.number))
         self._close_journal()
@@ -217,15 +213,19 @@ class PoolRole:
 
     async def end(self, line: Line) -> None:
         """Write down that the pool is no more; it takes no calls already. Raises Outrun."""
-        assert self._commit is not None, "it owns the pool"
         self.stage = Stage.LEAVING
-        commit = self._commit
-        while commit.settling is not None:
-            await asyncio.shield(commit.settling)
-        commit.check_sound()
+        (await self._settled()).check_sound()
         entry = Entry(kind=EntryKind.DELETED, ownership=self.stream.ownership, number=line.number)
         await self.stream.publish(entry)
         self._close_journal()
+
+    async def _settled(self) -> OwnerCommit:
+        """Its commit, once all that was applied is written, or never will be."""
+        commit = self._commit
+        assert commit is not None, "it owns the pool"
+        while commit.settling is not None:
+            await asyncio.shield(commit.settling)
+        return commit
 
     def _lose(self) -> None:
         """Another owns the pool: what this node has done last has not happened."""
