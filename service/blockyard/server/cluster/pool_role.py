@@ -216,12 +216,12 @@ class PoolRole:
                     until_s = loop.time() + SLICE_S
                     for message in messages:
                         was = followed.holder, followed.heir, followed.is_deleted
-                        followed.read(message)
+                        for _ in followed.steps(message):
+                            if loop.time() > until_s:
+                                await asyncio.sleep(0)
+                                until_s = loop.time() + SLICE_S
                         if was != (followed.holder, followed.heir, followed.is_deleted):
                             self._around.on_news()
-                        if loop.time() > until_s:
-                            await asyncio.sleep(0)
-                            until_s = loop.time() + SLICE_S
             finally:
                 self._reader = None
 

@@ -22,6 +22,9 @@ from blockyard.server.cluster.snapshot_bucket import SnapshotBucket
 from blockyard.server.journal.interface import PoolKey
 from blockyard.server.journal.take_snapshot import NICENESS
 
+READ_S = 30.0
+"""How long the next messages are waited for."""
+
 
 async def main(told: dict[str, Any]) -> None:
     """Take it; of a pool that was deleted in the meantime, none."""
@@ -48,7 +51,9 @@ async def _take(connection: Connection, told: dict[str, Any]) -> None:
     end = await stream.end()
     async with StreamReader(connection, names.stream(key), after=followed.sequence) as reader:
         while followed.sequence < end:
-            for message in await reader.read():
+            async with asyncio.timeout(READ_S):  # else the pool was deleted meanwhile
+                messages = await reader.read()
+            for message in messages:
                 followed.read(message)
     taken = followed.snapshot()
     if followed.is_deleted or taken.sequence == pool.snapshot or os.getppid() != told["server"]:
