@@ -116,6 +116,9 @@ class Members:
         self._name = name
         self._url = url
         self._lease_ms = lease.duration_ms
+        self._silent_ns = int(lease.duration_ms * 1_000_000 * SLACK)
+        self._within_s = max(lease.duration_ms / 1000 / BEATS_A_LEASE, 0.25)
+        self._began_ns = self._stored_ns = boot_time_ns()
         self._counts = counts
         self._on_change = on_change
         self._on_lapse = on_lapse
@@ -165,13 +168,26 @@ class Members:
             TimeoutError, nats.errors.Error: It does not answer now.
         """
         if holder.node != self._name:
-            await self._beat()
-            stored = await self._bucket.get(holder.node)
+            async with asyncio.timeout(self._within_s):
+                await self._beat(behind_ns=boot_time_ns())
+                stored = await self._bucket.get(holder.node)
             if stored is not None:
                 self._hear(stored)
-            elif holder.node in self._members:
-                self._forget(self._members[holder.node])
+            elif not self._has_vanished(holder.node):
+                return False
         return self.lease.holds and self.is_dead(holder)
+
+    def _has_vanished(self, node: str) -> bool:
+        """Whether a node that has no key has no lease: keys run out by the clock of a server of NATS."""
+        member = self._members.get(node)
+        if member is not None and member.word is None:
+            return True
+        heard_ns = self._began_ns if member is None else member.heard_ns
+        if boot_time_ns() - heard_ns <= self._silent_ns:
+            return False
+        if member is not None:
+            self._forget(member)
+        return True
 
     def url_of(self, node: str) -> str | None:
         """Where a live node is reached."""
@@ -205,7 +221,7 @@ class Members:
             began_s = loop.time()
             self._beating.clear()
             try:
-                async with asyncio.timeout(max(beat_s, 0.25)):
+                async with asyncio.timeout(self._within_s):
                     await self._beat()
             except PASSING as error:
                 log.warning("a heartbeat was not stored", error=repr(error))
@@ -214,10 +230,15 @@ class Members:
                 async with asyncio.timeout(wait_s):
                     await self._beating.wait()
 
-    async def _beat(self) -> None:
-        """Set this node's key anew; under a new lease, where the last one is over."""
+    async def _beat(self, behind_ns: int | None = None) -> None:
+        """Set this node's key anew; under a new lease, where the last one is over.
+
+        Args:
+            behind_ns: A heartbeat that was sent after this and stored will do.
+        """
         async with self._setting:
-            if not self._has_left:
+            is_done = behind_ns is not None and self._stored_ns >= behind_ns
+            if not (self._has_left or is_done):
                 await self._set_own_key()
 
     async def _set_own_key(self) -> None:
@@ -240,6 +261,7 @@ class Members:
             await self._find_own_key()
         else:
             self.lease.renew(sent_ns)
+            self._stored_ns = sent_ns
 
     async def _find_own_key(self) -> None:
         """An earlier heartbeat was stored without being acknowledged; or this node was found dead."""
@@ -264,11 +286,12 @@ class Members:
         """Have a lease, unless another process has one under this node's name."""
         stored = await self._bucket.get(self._name)
         session = Session(secrets.token_hex(8))
-        self._own_sessions.add(session)
         word = NodeWord(url=self._url, session=session, is_leaving=self.is_leaving).encode()
         sent_ns = boot_time_ns()
         is_free = stored is None or stored.value is None
         is_own = stored is not None and _session_of(stored) in self._own_sessions
+        if is_own or is_free:
+            self._own_sessions.add(session)
         try:
             if is_own and stored is not None:
                 self._revision = await self._bucket.update(self._name, word, stored.revision)
@@ -281,6 +304,7 @@ class Members:
             return
         self.session = session
         self.lease.renew(sent_ns)
+        self._stored_ns = sent_ns
         log.info("this node has a lease", node=self._name, session=session)
         self._on_change()
 
@@ -318,13 +342,12 @@ class Members:
 
     async def _watch_silence(self) -> None:
         """Delete the keys of those that are silent for longer than a lease."""
-        silent_ns = int(self._lease_ms * 1_000_000 * SLACK)
         while True:
             await asyncio.sleep(min(0.05, self._lease_ms / 1000 / BEATS_A_LEASE))
             now_ns = boot_time_ns()
             for member in list(self._members.values()):
                 is_self = member.name == self._name and self.lease.holds
-                is_silent = now_ns - member.heard_ns > silent_ns and now_ns - member.tried_ns > RETRY_NS
+                is_silent = now_ns - member.heard_ns > self._silent_ns and now_ns - member.tried_ns > RETRY_NS
                 if member.word is not None and is_silent and not is_self:
                     await self._revoke(member)
 

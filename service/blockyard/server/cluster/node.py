@@ -41,6 +41,8 @@ TICKS_A_LOOK = 10
 """How often all pools are, beside whenever something has changed."""
 LINGER_S = 30.0
 """So long a pool stays warm that another node is to follow: that one has to read it first."""
+HEIR_S = 5.0
+"""So long the node that a pool was handed over to has for taking it over."""
 ASK_EVERY_S = 0.5
 """How often an owner is asked to hand a pool over."""
 HEAR_OTHERS_S = 0.2
@@ -122,6 +124,7 @@ class ClusterNode:
         self._orders: dict[str, list[str]] = {}
         self._unwanted_s: dict[str, float] = {}
         self._asked_s: dict[str, float] = {}
+        self._free_s: dict[str, float] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
     @property
@@ -337,11 +340,15 @@ class ClusterNode:
         assert followed is not None, "it is warm"
         is_first = self.order(pool.name)[:1] == [node]
         holder = followed.holder
+        if holder is not None:
+            self._free_s.pop(pool.name, None)
         if followed.is_deleted:
             if is_first:
                 self.do(self._maker.bury(pool, followed.ownership))
         elif holder is None:
-            if followed.heir == node or (is_first and followed.heir not in members.live):
+            now_s = asyncio.get_running_loop().time()
+            is_late = now_s - self._free_s.setdefault(pool.name, now_s) > HEIR_S
+            if followed.heir == node or (is_first and (is_late or followed.heir not in members.live)):
                 how = TakeOver.PLANNED if followed.heir == node else TakeOver.FORCED
                 role.act(self._take_over(role, how))
         elif holder.node == node:
@@ -371,7 +378,8 @@ class ClusterNode:
         await persist(lambda: note(name, self.settings.node, ownership), "an owner cannot be registered")
 
     async def _stop(self, role: PoolRole) -> None:
-        self._unwanted_s.pop(role.name, None)
+        for times in (self._unwanted_s, self._asked_s, self._free_s):
+            times.pop(role.name, None)
         if self.roles.get(role.name) is role:  # else the name is another's by now
             del self.roles[role.name]
         await role.stop()
