@@ -7,7 +7,7 @@
 
 FROM python:3.13.7-slim-bookworm AS build
 # Add tracing for what --traces needs.
-ARG EXTRAS=server,dashboard,events
+ARG EXTRAS=server,dashboard,events,cluster
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY service/ service/

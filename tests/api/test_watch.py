@@ -256,26 +256,14 @@ def test_nothing_is_told_before_it_is_durable() -> None:
     asyncio.run(watch())
 
 
-def test_what_could_not_be_written_down_is_never_told() -> None:
+def test_what_could_not_be_written_down_is_never_told_and_ends_the_stream() -> None:
     async def watch() -> None:
         watching = Watching()
         await watching.begin()
         watching.error = NotReady("the journal is full", {})
         watching.settled.set()
-        assert not await watching.is_told()
-
-    asyncio.run(watch())
-
-
-def test_what_may_be_told_again_is_told_though_it_could_not_be_for_a_while() -> None:
-    async def watch() -> None:
-        watching = Watching()
-        await watching.begin()
-        watching.error = NotReady("no lease", {})
-        watching.settled.set()
-        assert not await watching.is_told()
-        watching.error = None
-        assert await watching.is_told(within_s=5)
+        await watching.feed.changed()
+        assert watching.feed.read() is None
 
     asyncio.run(watch())
 

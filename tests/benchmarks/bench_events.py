@@ -28,6 +28,7 @@ import zmq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.report.as_json import add_json_option, tell_as_json
 from server_process import ServerProcess, running_server
 
 NUM_CONNECTIONS = 16
@@ -191,11 +192,10 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=1, help="of a sequence")
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--turn-s", type=float, default=0.3)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     figures = measure(args.subscribers, args.blocks, args.turns, args.turn_s)
-    if args.json:
-        print(json.dumps(figures))
+    if tell_as_json(args.json, figures):
         return 0
     for name, value in figures.items():
         print(f"{name:<26}{value:>10,}")

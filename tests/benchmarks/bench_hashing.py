@@ -9,11 +9,11 @@ runs, taken in turns.
 
 import argparse
 import hashlib
-import json
 import pickle
 import random
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +23,10 @@ import xxhash
 from blockyard.core.extra_keys import Extras, Lora
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.report.as_json import add_json_option, tell_as_json
 
 SEED = "benchmark"
 
@@ -102,13 +106,12 @@ def main() -> int:
     parser.add_argument("--num-tokens", type=int, default=131_072)
     parser.add_argument("--block-size", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     generator = random.Random(0)
     token_ids = [generator.randrange(128_000) for _ in range(args.num_tokens)]
     rows = [measure(algorithm, token_ids, args.block_size, args.repeat) for algorithm in HashAlgorithm]
-    if args.json:
-        print(json.dumps({"num_tokens": args.num_tokens, "block_size": args.block_size, "rows": rows}))
+    if tell_as_json(args.json, {"num_tokens": args.num_tokens, "block_size": args.block_size, "rows": rows}):
         return 0
     print(f"{args.num_tokens} tokens, blocks of {args.block_size}, best of {args.repeat}")
     print(

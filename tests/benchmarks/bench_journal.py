@@ -10,7 +10,6 @@ slowest of as many without a snapshot.
 """
 
 import argparse
-import json
 import platform
 import random
 import sys
@@ -35,6 +34,7 @@ from blockyard.server.journal.sqlite_journal import SqliteJournal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.report.as_json import add_json_option, tell_as_json
 from server_process import running_server
 
 POOL, LEASE = "benchmark", LeaseId("benchmark")
@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("--num-blocks", type=int, default=1_000_000)
     parser.add_argument("--sequences", type=int, default=10_000)
     parser.add_argument("--commands", type=int, default=100_000)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     figures: dict[str, Any] = {"python": platform.python_version(), **cost_of_calls(args.calls)}
     with TemporaryDirectory(prefix="blockyard-") as folder:
@@ -230,8 +230,7 @@ def main() -> int:
         fill(path, args.num_blocks, args.sequences, args.commands)
         figures["restart_s"] = round(restart_seconds(path), 2)
         figures |= snapshot_pauses(path, args.num_blocks)
-    if args.json:
-        print(json.dumps(figures))
+    if tell_as_json(args.json, figures):
         return 0
     for name, value in figures.items():
         print(f"{name.replace('_', ' '):40} {value:>12}")

@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.report.as_json import add_json_option, tell_as_json
 from server_process import ServerProcess, running_server
 
 POOL = "/v1/pools/pool"
@@ -112,7 +113,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=2_000, help="of a sequence")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--long", action="store_true", help="send hashes, in several packets")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     found = []
     for number in args.connections:
@@ -122,8 +123,7 @@ def main() -> int:
                 assert server.call("PUT", POOL, config)[0] == 201
                 figures = asyncio.run(run(server, number, args.blocks, args.seconds, args.long))
             found.append({"turns": name, "num_connections": number, **figures})
-    if args.json:
-        print(json.dumps(found))
+    if tell_as_json(args.json, found):
         return 0
     for cells in (found[0], *(each.values() for each in found)):
         print("".join(f"{cell:>16}" for cell in cells))

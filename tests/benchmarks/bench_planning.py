@@ -14,6 +14,7 @@ import platform
 import pstats
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -23,6 +24,10 @@ import pydantic
 from blockyard.planning.planner import plan
 from blockyard.server.plan_reply import plan_reply
 from blockyard.server.plan_schemas import PlanBody
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.report.as_json import add_json_option, tell_as_json
 
 GIB = 2**30
 MAX_MODEL_LEN = 131_072
@@ -136,15 +141,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--layers", type=int, default=1_000, help="of the larger models")
     parser.add_argument("--profile", metavar="MODEL", help="a model's name as in the table, on most ranks")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     bodies = cases(args.layers)
     if args.profile:
         show_profile(next(body for (name, _), body in reversed(bodies.items()) if name == args.profile))
         return 0
     rows = measure(bodies, args.rounds)
-    if args.json:
-        print(json.dumps({**machine(), "rounds": args.rounds, "rows": rows}))
+    if tell_as_json(args.json, {**machine(), "rounds": args.rounds, "rows": rows}):
         return 0
     print(f"{', '.join(f'{name} {value}' for name, value in machine().items())}; median of {args.rounds}")
     print(f"{'model':<22}{'ranks':>6}{'groups':>8}{'plan ms':>10}{'JSON to JSON ms':>17}{'request KB':>12}")

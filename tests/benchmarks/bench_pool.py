@@ -21,6 +21,10 @@ from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.report.as_json import add_json_option, tell_as_json
+
 BLOCK_SIZE, PROMPT_BLOCKS = 16, 1_000
 LEASE = LeaseId("benchmark")
 
@@ -103,7 +107,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--num-blocks", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
@@ -111,8 +115,7 @@ def main() -> int:
         return 0
     command = [sys.executable, __file__, "--measure", "--num-blocks", str(args.num_blocks)]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    if args.json:
-        print(json.dumps(figures))
+    if tell_as_json(args.json, figures):
         return 0
     for name, value in figures.items():
         print(f"{name.replace('_', ' '):<24}{value:>12,}")

@@ -7,7 +7,6 @@ call costs is among the claims: see `__main__.py`.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from statistics import median
@@ -15,6 +14,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.report.as_json import add_json_option, tell_as_json
 from server_process import running_server
 
 
@@ -30,11 +30,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--starts", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     figures = {"ready_s": round(median(start_seconds() for _ in range(args.starts)), 3)}
-    if args.json:
-        print(json.dumps(figures))
+    if tell_as_json(args.json, figures):
         return 0
     for name, value in figures.items():
         print(f"{name:<16}{value:>10,}")

@@ -8,7 +8,6 @@ Each figure is the median over all steps, taken in turns; ratios are those to a 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from blockyard.core.replies import Admitted, Stepped
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.report.as_json import add_json_option, tell_as_json
 from server_process import running_server
 
 BLOCK_SIZE, PROMPT_TOKENS, NUM_BLOCKS = 16, 1_024, 400_000
@@ -146,11 +146,10 @@ def main() -> int:
     )
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     rows = measure(args.sequences, args.steps)
-    if args.json:
-        print(json.dumps({"num_sequences": args.sequences, "num_steps": args.steps, "rows": rows}))
+    if tell_as_json(args.json, {"num_sequences": args.sequences, "num_steps": args.steps, "rows": rows}):
         return 0
     print(f"{args.sequences} sequences, a token each, median of {args.steps} steps")
     print(f"{'groups':<24}{'core ms':>9}{'ratio':>7}{'http ms':>9}{'ratio':>7}")

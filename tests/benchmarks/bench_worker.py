@@ -9,7 +9,6 @@ a ratio of 1 is plain torch's speed. Slots are those of 256 sequences, beside a 
 """
 
 import argparse
-import json
 import platform
 import random
 import sys
@@ -28,6 +27,10 @@ from blockyard.planning.memory_map import memory_map
 from blockyard.planning.planner import plan
 from blockyard.planning.request import PlanRequest, Rank
 from blockyard.worker import BlockMemory, slot_mapping
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.report.as_json import add_json_option, tell_as_json
 
 LAYER = FullAttention(block_size=16, num_kv_heads=8, head_size=128, dtype="bfloat16")
 NUM_SEQUENCES, MAX_MODEL_LEN = 256, 32_768
@@ -130,7 +133,7 @@ def main() -> int:
     parser.add_argument("--num-blocks", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     args = parser.parse_args()
     figures = [
         *measure_blocks(Layout.LBNHC, args),
@@ -146,8 +149,7 @@ def main() -> int:
         "layers": args.layers,
         "num_blocks": args.num_blocks,
     }
-    if args.json:
-        print(json.dumps({**setting, "figures": figures}))
+    if tell_as_json(args.json, {**setting, "figures": figures}):
         return 0
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in setting.items()))
     for each in figures:

@@ -11,6 +11,8 @@ from benchmarks.claims.claims import NAMES
 
 HERE = Path(__file__).parent
 SMALL = {
+    "bench_cluster.py": ["--num-blocks", "2000", "--take-overs", "1", "--seconds", "0.3", "--rounds", "1"],
+    "bench_cluster_size.py": ["--nodes", "5", "--pools", "20", "--num-blocks", "2000"],
     "bench_events.py": ["--subscribers", "5", "--turns", "1", "--turn-s", "0.2"],
     "bench_hashing.py": ["--num-tokens", "4096", "--repeat", "1"],
     "bench_planning.py": ["--rounds", "1", "--layers", "24"],
@@ -29,19 +31,26 @@ def test_every_benchmark_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_reports_json(name: str) -> None:
+def test_a_benchmark_prints_a_table_and_reports_json(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
     done = subprocess.run(
-        [sys.executable, HERE / name, *SMALL[name], "--json"], check=True, capture_output=True, text=True
-    )
-    assert json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_prints_a_table(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, HERE / name, *SMALL[name]], check=True, capture_output=True, text=True
+        [sys.executable, HERE / name, *SMALL[name], "--json", path],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout.splitlines()
+    assert json.loads(path.read_text())
+
+
+def test_without_a_file_json_is_in_place_of_the_table() -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "bench_pool.py", *SMALL["bench_pool.py"], "--json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)
 
 
 def test_all_claims_are_measured_side_by_side_and_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from blockyard.core.config import PoolConfig
 from blockyard.core.pool import Pool
 from core.drawn_pools import STATE_POOLS, pool_configs
 from core.planted_block_bugs import (
@@ -35,8 +36,8 @@ from core.planted_block_bugs import (
     publish_before_commit,
     take_host_blocks_from_device,
 )
-from core.planted_event_bugs import EVENT_BUGS
-from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS
+from core.planted_event_bugs import EVENT_BUGS, ClearingUntold
+from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS, SlidingDraftsDropNothing
 from core.planted_pool_bugs import (
     CopiesHeldTooLong,
     CopiesLostInSnapshot,
@@ -64,6 +65,11 @@ def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool
         return plant
 
     return {bug.__name__: planter(bug) for bug in broken}
+
+
+def has_events(config: PoolConfig) -> bool:
+    """Whether a pool of ``config`` tells what it does."""
+    return config.events is not None
 
 
 PLANTED_BUGS = {
@@ -154,6 +160,20 @@ POOLS_OF_BUGS = {
         bug.__name__: pool_configs(("sliding_window",), caching=True)
         for bug in (RetentionKeepsTooLittle, RetentionForgetsReplays)
     },
+    **{
+        bug.__name__: pool_configs(("full_attention",), caching=True)
+        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore)
+    },
+    ClearingUntold.__name__: pool_configs(("full_attention",), caching=True).filter(has_events),
+    DropsForgotten.__name__: pool_configs(("sliding_window",)),
     take_host_blocks_from_device.__name__: pool_configs(host=True),
 }
 """Where bugs are looked for that few of all pools would show."""
+
+SEEDS_OF_BUGS = {
+    **{bug.__name__: 1 for bug in (SlidingDraftsDropNothing, UnsettledStatesShared)},
+    **{bug.__name__: 2 for bug in (CopiesLostInSnapshot, SlotsForOneMore)},
+    **{bug.__name__: 3 for bug in (DropsForgotten, PublishedALittleLate, RefusalTakesBackTokens)},
+    ClearingUntold.__name__: 5,
+}
+"""Of draws that come upon a bug within a few runs, where most take hundreds."""

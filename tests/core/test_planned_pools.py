@@ -10,11 +10,12 @@ import pytest
 from blockyard.core.config import PoolConfig, Publish
 from blockyard.server.pool_config_body import PoolConfigBody
 from core.engine_day import EngineDay
+from rounds import NIGHTLY
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "planning.json").read_text())
 PLANS = [case for case in CASES if "error" not in case]
 
-NUM_CALLS = 2_000
+NUM_CALLS = 10_000 if NIGHTLY else 1_000
 CALLS_PER_AUDIT = 20
 MAX_BLOCKS_A_GROUP = 60
 

@@ -3,13 +3,15 @@
     {"number": 7, "verb": "allocate", "pool": "plain", "key": "a-7", "body": {...}}     before it is sent
     {"number": 7, "status": 200, "num_tries": 2, "body": {...}}                         once it is answered
 
-A log survives the end of whoever writes it. One call is under way at a time.
+A log survives the end of whoever writes it. One call is under way at a time. Both entries say when, by the
+steady clock of the machine, which all its processes share.
 """
 
 import json
 import os
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -27,15 +29,25 @@ class Verb(StrEnum):
     STEP = "step"
     TAKE = "blocks/allocate"
     GIVE = "blocks/free"
+    READ = "sequences"
+    """``GET`` of a sequence, named in the body."""
+    LOOKUP = "lookup"
+
+
+READS = {Verb.READ, Verb.LOOKUP}
+"""They change nothing, and have no key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
+    """``at_ns``: before its first try."""
+
     number: int
     verb: Verb
     pool: str
     key: str
     body: dict[str, Any]
+    at_ns: int = field(default_factory=time.monotonic_ns, compare=False)
 
     @property
     def lease_id(self) -> str | None:
@@ -48,10 +60,25 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
+    """``tried_ns``: before the try that was answered; ``at_ns``: after it.
+
+    ``node`` is who answered, and ``ownership`` by which right, where there are several nodes.
+    """
+
     number: int
     status: int
     num_tries: int
     body: dict[str, Any]
+    tried_ns: int = 0
+    at_ns: int = 0
+    node: str = ""
+    ownership: int | None = None
+
+    @property
+    def code(self) -> str | None:
+        """Of a refusal."""
+        found: str | None = self.body.get("code")
+        return found
 
     @property
     def is_success(self) -> bool:

@@ -5,7 +5,7 @@ server meanwhile. A call that was left open may have been done or not, and what 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -103,13 +103,19 @@ def two_owners(use: PoolUse) -> Iterator[str]:
 
 
 class Checker:
-    """Compares the server at ``url`` with ``ledgers``, by the clients' names; likewise ``tokens``, if any."""
+    """Compares a server with ``ledgers``, by the clients' names; likewise ``tokens``, if any.
+
+    ``reach`` makes what reaches the server with a token; without one, for an empty text.
+    """
 
     def __init__(
-        self, url: str, ledgers: Mapping[str, Ledger], tokens: Mapping[str, str] = NO_TOKENS
+        self,
+        reach: Callable[[str], Sender],
+        ledgers: Mapping[str, Ledger],
+        tokens: Mapping[str, str] = NO_TOKENS,
     ) -> None:
-        self._operator = Sender(url, tokens.get(OPERATOR, ""))
-        self._senders = {name: Sender(url, tokens.get(name, "")) for name in ledgers}
+        self._operator = reach(tokens.get(OPERATOR, ""))
+        self._senders = {name: reach(tokens.get(name, "")) for name in ledgers}
         self._tenants = {name: tenant_of(name) if tokens else "" for name in ledgers}
         self._has_tenants = bool(tokens)
         self._ledgers = ledgers

@@ -2,12 +2,14 @@
 
 ``BLOCKYARD_TOKEN`` is its token, where the server asks for one.
 
-At SIGTERM it ends with 0 once the call under way is answered. Its log's name is its own.
+At SIGTERM it ends with 0 once the call under way is answered, and at SIGUSR1 it stops itself then, until
+SIGCONT. Its log's name is its own.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from crash.calls import LogWriter
@@ -17,12 +19,12 @@ from crash.sending import Sender
 
 
 class LoggingClient:
-    """Calls the server at ``url``, and writes each call to the log at ``path`` before it is sent."""
+    """Calls by ``sender``, and writes each call to the log at ``path`` before it is sent."""
 
-    def __init__(self, url: str, path: Path, seed: int) -> None:
+    def __init__(self, sender: Sender, path: Path, seed: int) -> None:
         self.ledger = Ledger()
         self._calls = DrawnCalls(path.stem, seed, self.ledger)
-        self._sender = Sender(url, os.environ.get("BLOCKYARD_TOKEN", ""))
+        self._sender = sender
         self._log = LogWriter(path)
 
     def call(self) -> None:
@@ -43,18 +45,23 @@ NICENESS = 10
 """Whoever looks for the moment to kill goes first, where processors are few."""
 
 
-def main(url: str, path: Path, seed: int) -> None:
+def call_until_told(call: Callable[[], None]) -> None:
+    """One ``call`` after the other, as the signals say."""
     os.nice(NICENESS)
-    is_told_to_end = False
+    told: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: told.add(number))
+    while signal.SIGTERM not in told:
+        if signal.SIGUSR1 in told:
+            told.discard(signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            call()
 
-    def end(_signum: int, _frame: object) -> None:
-        nonlocal is_told_to_end
-        is_told_to_end = True
 
-    signal.signal(signal.SIGTERM, end)
-    client = LoggingClient(url, path, seed)
-    while not is_told_to_end:
-        client.call()
+def main(url: str, path: Path, seed: int) -> None:
+    client = LoggingClient(Sender(url, os.environ.get("BLOCKYARD_TOKEN", "")), path, seed)
+    call_until_told(client.call)
     client.close()
 
 

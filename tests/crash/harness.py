@@ -1,23 +1,19 @@
 """Clients at full speed, and a server that is killed under them and started again, over and over."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Self
 
 from access.token_files import add_token
-from crash.calls import LogReader
 from crash.checker import NO_TOKENS, OPERATOR, Checker, tenant_of
+from crash.clients import ClientProcess, Clients
 from crash.killing import Moment, kill
 from crash.ledger import Ledger
+from crash.sending import Sender
 from crash.server import CrashingServer
-from server_process import TIMEOUT_S, environment
 
 NUM_CLIENTS = 4
 SNAPSHOT_COMMANDS = "300"
@@ -27,7 +23,6 @@ MAX_ROUNDS = 3
 START_S = 1.2
 """How long a start takes, about."""
 MOMENTS = list(Moment)
-TESTS = Path(__file__).parents[1]
 
 
 def client_name(number: int) -> str:
@@ -42,81 +37,21 @@ def make_tokens(path: Path) -> dict[str, str]:
     return tokens
 
 
-class Clients:
-    """Processes that call ``server``, each with a log in ``folder``. Leaving the block kills them.
-
-    ``tokens``: theirs by their names, where the server asks for them.
-    """
-
-    def __init__(
-        self, server: CrashingServer, folder: Path, seed: int, tokens: Mapping[str, str] = NO_TOKENS
-    ) -> None:
-        self.ledgers: dict[str, Ledger] = {}
-        self._readers: dict[str, LogReader] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for number in range(NUM_CLIENTS):
-            path = folder / f"{client_name(number)}.log"
-            self.ledgers[path.stem] = Ledger()
-            self._readers[path.stem] = LogReader(path)
-            command = [sys.executable, "-m", "crash.client_process", server.url, str(path)]
-            variables = {"PYTHONPATH": str(TESTS), "BLOCKYARD_TOKEN": tokens.get(path.stem, "")}
-            self._processes.append(
-                subprocess.Popen([*command, str(seed * NUM_CLIENTS + number)], env=environment(variables))
-            )
-
-    def pause(self) -> None:
-        """They do nothing from here on, wherever they are; the ledgers know all that they wrote."""
-        for process in self._processes:
-            assert process.poll() is None, "a client has ended by itself"
-            process.send_signal(signal.SIGSTOP)
-        for process in self._processes:
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        self._read()
-
-    def wait_until_called(self) -> None:
-        """Until each has written since it was last paused, or made."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not all(reader.has_more for reader in self._readers.values()):
-            assert time.monotonic() < deadline_s, "a client does not call"
-            time.sleep(0.01)
-
-    def resume(self) -> None:
-        for process in self._processes:
-            process.send_signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        """Each once its last call is answered."""
-        for process in self._processes:
-            process.terminate()
-        assert [process.wait(TIMEOUT_S) for process in self._processes] == [0] * NUM_CLIENTS
-        self._read()
-
-    def remove_logs(self) -> None:
-        """Where nothing was found, nobody wants them, and they are large."""
-        for reader in self._readers.values():
-            reader.path.unlink()
-
-    def counts(self) -> Counter[str]:
-        """What all of them did how often."""
-        return sum((ledger.counts for ledger in self.ledgers.values()), Counter())
-
-    def _read(self) -> None:
-        for name, reader in self._readers.items():
-            for entry in reader.read():
-                self.ledgers[name].note(entry)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
+def clients_of(
+    server: CrashingServer, folder: Path, seed: int, tokens: Mapping[str, str] = NO_TOKENS
+) -> Clients:
+    """Processes that call ``server``, each with a log in ``folder``, and with its token if there are any."""
+    clients = []
+    for number in range(NUM_CLIENTS):
+        log = folder / f"{client_name(number)}.log"
+        words = ("crash.client_process", server.url, str(log), str(seed * NUM_CLIENTS + number))
+        clients.append(ClientProcess(log, words, tokens.get(log.stem, "")))
+    return Clients(clients)
 
 
 def check(server: CrashingServer, ledgers: dict[str, Ledger], tokens: Mapping[str, str] = NO_TOKENS) -> None:
     """Hold that ``server`` says what its clients were told."""
-    checker = Checker(server.url, ledgers, tokens)
+    checker = Checker(partial(Sender, server.url), ledgers, tokens)
     try:
         complaints = checker.complaints()
     finally:
@@ -152,7 +87,7 @@ class CrashRun:
         with self._server as server:
             server.start()
             server.make_pools(self._tokens.get(OPERATOR, ""))
-            with Clients(server, self._folder, self._seed, self._tokens) as clients:
+            with clients_of(server, self._folder, self._seed, self._tokens) as clients:
                 for number in range(MAX_ROUNDS * num_kills):
                     missing = [moment for moment in must_happen if not self.coverage[moment]]
                     if number < num_kills:

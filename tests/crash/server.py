@@ -21,7 +21,7 @@ class CrashingServer:
 
     def __init__(self, path: Path, *options: str) -> None:
         self.path = path
-        self.port = _free_port()
+        self.port = free_port()
         self._options = options
         self._running: ServerProcess | None = None
 
@@ -95,7 +95,8 @@ class CrashingServer:
             self._end(signal.SIGKILL)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens at."""
     while True:
         port = random.SystemRandom().randint(LOWEST_PORT, HIGHEST_PORT)
         try:

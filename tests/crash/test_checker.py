@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def killed_after(folder: Path, play: Callable[[Script], object]) -> Iterator[tup
 def complaints(server: CrashingServer, ledger: Ledger) -> str:
     """What the checker finds once ``server`` is started again."""
     server.start()
-    checker = Checker(server.url, {NAME: ledger})
+    checker = Checker(partial(Sender, server.url), {NAME: ledger})
     try:
         return "\n".join(checker.complaints())
     finally:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.calls import Verb
+from crash.calls import READS, Verb
 from crash.harness import CrashRun
 from crash.killing import Moment
 from rounds import NIGHTLY
@@ -25,7 +25,7 @@ def test_whatever_was_answered_is_still_so_after_every_kill(
     print("\n".join(f"{count:7} {what}" for what, count in sorted(crashes.coverage.items())))
     must_happen = [
         *Moment,
-        *(f"{verb} answered" for verb in Verb),
+        *(f"{verb} answered" for verb in Verb if verb not in READS),
         "answered in a later try",
         "calls left open by a kill",
         "refused for want of blocks",

@@ -11,6 +11,7 @@ from pathlib import Path
 from crash.client_process import LoggingClient
 from crash.harness import check
 from crash.killing import unfinished_snapshots
+from crash.sending import Sender
 from crash.server import CrashingServer
 from server_process import TIMEOUT_S
 
@@ -59,7 +60,7 @@ def test_one_that_is_late_does_not_replace_a_newer_snapshot(tmp_path: Path) -> N
     with CrashingServer(tmp_path / "data", "--snapshot-commands", "300") as server:
         server.start()
         server.make_pools()
-        client = LoggingClient(server.url, tmp_path / "client.log", 1)
+        client = LoggingClient(Sender(server.url), tmp_path / "client.log", 1)
         name = stop_a_writer(server, client)
         writer = writer_of(name)
         try:
@@ -84,7 +85,7 @@ def test_a_start_removes_what_a_killed_writer_had_begun(tmp_path: Path) -> None:
     with CrashingServer(tmp_path / "data", "--snapshot-commands", "300") as server:
         server.start()
         server.make_pools()
-        client = LoggingClient(server.url, tmp_path / "client.log", 1)
+        client = LoggingClient(Sender(server.url), tmp_path / "client.log", 1)
         name = stop_a_writer(server, client)
         os.kill(writer_of(name), signal.SIGKILL)
         client.close()

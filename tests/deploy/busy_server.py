@@ -4,10 +4,12 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from blockyard.client import Client, InsufficientBlocks, Lease
+from blockyard.server.trial.nats_servers import NatsServers
 from server_process import ServerProcess, running_server
 from waiting import wait_for
 
@@ -72,6 +74,16 @@ def scrape_of_a_busy_server() -> Scrape:
         wait_for(lambda: scrape(server).total("blockyard_pool_expired_leases_total") > 0)
         wait_for(lambda: scrape(server).total("blockyard_journal_snapshots_total", outcome="taken") > 0)
         return scrape(server)
+
+
+def scrape_of_a_node(folder: Path) -> Scrape:
+    """The only node of a cluster, with a pool of its own."""
+    with NatsServers(folder, num_servers=1) as servers:
+        options = ("--cluster", servers.urls, "--cluster-replicas", "1", "--node-lease-ms", "20000")
+        with running_server("--log-level", "error", *options) as node, Client(node.url) as client:
+            pool = client.create_pool("owned", num_blocks=40, block_size=4)
+            pool.lease("only", renew=False)
+            return scrape(node)
 
 
 def use_up(lease: Lease) -> None:

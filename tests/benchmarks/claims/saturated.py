@@ -5,7 +5,7 @@ servers run, and each has the generator for itself in its turn; they are pinned 
 to another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from statistics import median
 
@@ -20,15 +20,15 @@ from server_process import running_server
 
 NAME, RATE_BOUND, P99_BOUND_MS = "saturated", 0.6, 5.0
 NUM_CONNECTIONS, BLOCK_SIZE, NUM_TOKENS = 32, 16, 256
-POOL = "/v1/pools/pool"
+POOL = "pool"
 TURNS_A_ROUND = 3
 """Many short ones: what else the machine does then meets both sides alike."""
 
 
-def request(path: str, body: dict[str, object], form: Form) -> bytes:
+def request(path: str, body: Mapping[str, object], form: Form, pool: str = POOL) -> bytes:
     content = encode(body, form)
     head = (
-        f"POST {POOL}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {form.value}\r\n"
+        f"POST /v1/pools/{pool}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {form.value}\r\n"
         f"Content-Type: {form.value}\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -51,7 +51,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
             server = stack.enter_context(running_server("--volatile", "--log-level", "error"))
         serving = Serving(server.port, server.process.pid)
         client = stack.enter_context(Client(server.url))
-        pool = client.create_pool("pool", num_blocks=10_000, block_size=BLOCK_SIZE)
+        pool = client.create_pool(POOL, num_blocks=10_000, block_size=BLOCK_SIZE)
         lease = stack.enter_context(pool.lease("benchmark", 3_600_000)).lease_id
         for form in (Form.MSGPACK, Form.JSON):
             requests = [requests_of(number, lease, form) for number in range(NUM_CONNECTIONS)]

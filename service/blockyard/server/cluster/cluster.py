@@ -142,7 +142,8 @@ class Cluster:
         tasks: list[asyncio.Task[None]] = []
         try:
             await node.join(pools)
-            tasks = [asyncio.create_task(_told(node.run(), on_failure)), asyncio.create_task(keeper.run())]
+            works = (_told(node.run(), on_failure), keeper.run(), node.sweep())
+            tasks = [asyncio.create_task(work) for work in works]
             await node.ready()
             yield
         finally:

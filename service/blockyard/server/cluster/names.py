@@ -1,5 +1,6 @@
 """What the streams, buckets and subjects of a cluster are called."""
 
+import re
 from dataclasses import dataclass
 
 from blockyard.server.journal.interface import PoolKey
@@ -32,8 +33,8 @@ class Names:
 
     def key_of(self, stream: str) -> PoolKey | None:
         """The pool that a stream is of; None for all others."""
-        front, _, key = stream.rpartition("-")
-        return PoolKey(int(key, 16)) if front == f"{self.cluster}-pool" else None
+        found = re.fullmatch(f"{re.escape(self.cluster)}-pool-([0-9a-f]{{16}})", stream)
+        return None if found is None else PoolKey(int(found[1], 16))
 
     def subject(self, key: PoolKey) -> str:
         """The one subject of a pool's stream."""

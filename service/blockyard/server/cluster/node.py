@@ -21,6 +21,7 @@ from blockyard.server.cluster.connection import PASSING, Connection, NatsAccess,
 from blockyard.server.cluster.figures import ClusterFigures, TakeOver
 from blockyard.server.cluster.journal import ClusterJournal
 from blockyard.server.cluster.lease import Lease
+from blockyard.server.cluster.left_over import sweep_for_ever
 from blockyard.server.cluster.making import Maker
 from blockyard.server.cluster.members import TTL_LEASES, Members
 from blockyard.server.cluster.names import Names
@@ -198,6 +199,12 @@ class ClusterNode:
             self._see_to_pools(joined),
             joined.connection.ended(),  # a node that hears nothing any more is to be started again
         )
+
+    async def sweep(self) -> None:
+        """Delete what dead nodes have left over, for ever: after `join`."""
+        joined = self._joined
+        assert joined is not None, "it has joined"
+        await sweep_for_ever(joined.connection, self.names, joined.registry)
 
     async def ready(self) -> None:
         """Until it has a lease, and knows the pools and the nodes that there are."""
