@@ -268,19 +268,6 @@ def test_what_could_not_be_written_down_is_never_told_and_ends_the_stream() -> N
     asyncio.run(watch())
 
 
-def test_what_may_be_told_again_is_told_though_it_could_not_be_for_a_while() -> None:
-    async def watch() -> None:
-        watching = Watching()
-        await watching.begin()
-        watching.error = NotReady("no lease", {})
-        watching.settled.set()
-        assert not await watching.is_told()
-        watching.error = None
-        assert await watching.is_told(within_s=5)
-
-    asyncio.run(watch())
-
-
 def test_a_look_that_is_interrupted_loses_no_message() -> None:
     async def watch() -> None:
         watching = Watching()

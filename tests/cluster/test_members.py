@@ -134,6 +134,24 @@ def test_a_node_that_was_only_not_heard_is_not_found_dead(servers: NatsServers) 
     connected(servers, work)
 
 
+def test_a_key_that_has_run_out_before_its_time_is_no_sign_of_death(servers: NatsServers) -> None:
+    """As where the clock of a NATS server is set, and a node has come too late to have heard the other."""
+
+    async def work(connection: Connection) -> None:
+        async with nodes(connection, "vanished", "a") as [a]:
+            await until(lambda: a.lease.holds)
+            holder = a.heartbeat.me
+            await a.stop()
+            await connection.jetstream.purge_stream("KV_vanished", subject="$KV.vanished.a")
+            async with nodes(connection, "vanished", "b") as [b]:
+                await until(lambda: b.lease.holds)
+                while not await b.members.confirm_dead(holder):  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0.005)
+                assert not a.lease.holds
+
+    connected(servers, work)
+
+
 def test_two_processes_of_one_name_have_no_lease_at_the_same_time(servers: NatsServers) -> None:
     async def work(connection: Connection) -> None:
         async with nodes(connection, "namesakes", "a", "a") as (first, second):

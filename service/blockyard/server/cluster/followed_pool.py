@@ -1,5 +1,6 @@
 """A pool as its stream tells of it, up to one message: the same on every node that has read so far."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -79,7 +80,14 @@ class FollowedPool:
         )
 
     def read(self, message: Message) -> None:
-        """Go on with the next message. Not repeatable: the pool is of no use where this raises.
+        """Go on with the next message. Raises as `steps`."""
+        for _ in self.steps(message):
+            pass
+
+    def steps(self, message: Message) -> Iterator[None]:
+        """Go on with the next message, a command at each step: a batch may have as many as a second's work.
+
+        Not repeatable: the pool is of no use where this raises, or is not gone through.
 
         Raises:
             DamagedJournal: It is not the next one, or is not what its writer can have written.
@@ -97,13 +105,13 @@ class FollowedPool:
             self._parts.append(entry.payload)
         else:
             parts, self._parts = self._parts, []
-            self._heed(entry, parts)
+            yield from self._heed(entry, parts)
         self.sequence = message.sequence
 
-    def _heed(self, entry: Entry, parts: list[bytes]) -> None:
+    def _heed(self, entry: Entry, parts: list[bytes]) -> Iterator[None]:
         match entry.kind:
             case EntryKind.BATCH:
-                self._apply(entry, b"".join([*parts, entry.payload]))
+                yield from self._apply(entry, b"".join([*parts, entry.payload]))
             case EntryKind.TAKE_OVER:
                 self.ownership, self.holder, self.heir = entry.ownership, entry.holder, None
             case EntryKind.HAND_OVER:
@@ -111,7 +119,7 @@ class FollowedPool:
             case EntryKind.DELETED:
                 self.is_deleted = True
 
-    def _apply(self, entry: Entry, payload: bytes) -> None:
+    def _apply(self, entry: Entry, payload: bytes) -> Iterator[None]:
         line = self.line
         try:
             batch = list(decode_batch(payload))
@@ -126,6 +134,7 @@ class FollowedPool:
             )
         for now_ms, command in batch:
             apply_again(self.pool, now_ms, command)
+            yield
         line.number = entry.number
         line.num_bytes += len(payload)
 

@@ -130,9 +130,9 @@ class Follower:
         until_s = loop.time() + SLICE_S
         for message in messages:
             tenure = followed.tenure
-            followed.read(message)
+            for _ in followed.steps(message):
+                if loop.time() > until_s:
+                    await asyncio.sleep(0)
+                    until_s = loop.time() + SLICE_S
             if followed.tenure != tenure:
                 self._around.news.set()
-            if loop.time() > until_s:
-                await asyncio.sleep(0)
-                until_s = loop.time() + SLICE_S

@@ -41,6 +41,10 @@ class HandOverRequests:
 
         await self._client.subscribe(self._names.requests(self._node), cb=take)
 
+    def forget(self, pool: str) -> None:
+        """The pool is not asked for any more."""
+        self._asked_s.pop(pool, None)
+
     async def ask(self, pool: str, owner: str) -> None:
         """Ask ``owner`` for the pool, unless that was just done."""
         now_s = asyncio.get_running_loop().time()

@@ -41,6 +41,7 @@ class Heartbeat:
         lease: As given.
         session: Its latest; empty between two leases.
         is_leaving: Whether it says that it leaves.
+        within_s: How long NATS is waited for with one.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Heartbeat:
         self._on_change = on_change
         self._on_lapse = on_lapse
         self._revision = 0
+        self._stored_ns = boot_time_ns()
         self._own_sessions: set[Session] = set()
         self._due = asyncio.Event()
         self._setting = asyncio.Lock()
@@ -68,6 +70,7 @@ class Heartbeat:
         self.lease = lease
         self.session = Session("")
         self.is_leaving = False
+        self.within_s = max(lease.duration_ms / 1000 / BEATS_A_LEASE, 0.25)
 
     @property
     def me(self) -> Holder:
@@ -90,7 +93,7 @@ class Heartbeat:
             began_s = loop.time()
             self._due.clear()
             try:
-                async with asyncio.timeout(max(beat_s, 0.25)):
+                async with asyncio.timeout(self.within_s):
                     await self.beat()
             except PASSING as error:
                 log.warning("a heartbeat was not stored", error=repr(error))
@@ -99,13 +102,17 @@ class Heartbeat:
                 async with asyncio.timeout(wait_s):
                     await self._due.wait()
 
-    async def beat(self) -> None:
+    async def beat(self, behind_ns: int | None = None) -> None:
         """Set this node's key anew; under a new lease, where the last one is over.
+
+        Args:
+            behind_ns: A heartbeat that was sent after this and stored will do.
 
         Raises what NATS says against it.
         """
         async with self._setting:
-            if not self._has_left:
+            is_done = behind_ns is not None and self._stored_ns >= behind_ns
+            if not (self._has_left or is_done):
                 await self._set_own_key()
 
     def beat_soon(self) -> None:
@@ -144,6 +151,7 @@ class Heartbeat:
             await self._find_own_key()
         else:
             self.lease.renew(sent_ns)
+            self._stored_ns = sent_ns
 
     async def _find_own_key(self) -> None:
         """An earlier heartbeat was stored without being acknowledged; or this node was found dead."""
@@ -168,11 +176,12 @@ class Heartbeat:
         """Have a lease, unless another process has one under this node's name."""
         stored = await self._bucket.get(self.name)
         session = Session(secrets.token_hex(8))
-        self._own_sessions.add(session)
         word = NodeWord(url=self._url, session=session, is_leaving=self.is_leaving).encode()
         sent_ns = boot_time_ns()
         is_free = stored is None or stored.value is None
         is_own = stored is not None and _session_of(stored) in self._own_sessions
+        if is_own or is_free:
+            self._own_sessions.add(session)
         try:
             if is_own and stored is not None:
                 self._revision = await self._bucket.update(self.name, word, stored.revision)
@@ -185,6 +194,7 @@ class Heartbeat:
             return
         self.session = session
         self.lease.renew(sent_ns)
+        self._stored_ns = sent_ns
         log.info("this node has a lease", node=self.name, session=session)
         self._on_change()
 

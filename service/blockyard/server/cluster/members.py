@@ -59,6 +59,8 @@ class Members:
         self._bucket = bucket
         self._heartbeat = heartbeat
         self._on_change = on_change
+        self._silent_ns = int(heartbeat.lease.duration_ms * 1_000_000 * SLACK)
+        self._began_ns = boot_time_ns()
         self._members: dict[str, Member] = {}
         self._live: dict[str, NodeWord] = {}
         self._orders: dict[str, list[str]] = {}
@@ -97,13 +99,26 @@ class Members:
             TimeoutError, nats.errors.Error: It does not answer now.
         """
         if holder.node != self._heartbeat.name:
-            await self._heartbeat.beat()
-            stored = await self._bucket.get(holder.node)
+            async with asyncio.timeout(self._heartbeat.within_s):
+                await self._heartbeat.beat(behind_ns=boot_time_ns())
+                stored = await self._bucket.get(holder.node)
             if stored is not None:
                 self._hear(stored)
-            elif holder.node in self._members:
-                self._forget(self._members[holder.node])
+            elif not self._has_vanished(holder.node):
+                return False
         return self._heartbeat.lease.holds and self.is_dead(holder)
+
+    def _has_vanished(self, node: str) -> bool:
+        """Whether a node that has no key has no lease: keys run out by the clock of a server of NATS."""
+        member = self._members.get(node)
+        if member is not None and member.word is None:
+            return True
+        heard_ns = self._began_ns if member is None else member.heard_ns
+        if boot_time_ns() - heard_ns <= self._silent_ns:
+            return False
+        if member is not None:
+            self._forget(member)
+        return True
 
     def url_of(self, node: str) -> str | None:
         """Where a live node is reached."""
@@ -150,13 +165,12 @@ class Members:
     async def _watch_silence(self) -> None:
         """Delete the keys of those that are silent for longer than a lease."""
         lease = self._heartbeat.lease
-        silent_ns = int(lease.duration_ms * 1_000_000 * SLACK)
         while True:
             await asyncio.sleep(min(0.05, lease.duration_ms / 1000 / BEATS_A_LEASE))
             now_ns = boot_time_ns()
             for member in list(self._members.values()):
                 is_self = member.name == self._heartbeat.name and lease.holds
-                is_silent = now_ns - member.heard_ns > silent_ns and now_ns - member.tried_ns > RETRY_NS
+                is_silent = now_ns - member.heard_ns > self._silent_ns and now_ns - member.tried_ns > RETRY_NS
                 if member.word is not None and is_silent and not is_self:
                     await self._revoke(member)
 

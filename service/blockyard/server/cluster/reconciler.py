@@ -12,7 +12,7 @@ from blockyard.server.cluster.registry import RegisteredPool
 from blockyard.server.cluster.roles import Roles
 from blockyard.server.cluster.stage import Stage
 from blockyard.server.cluster.surroundings import Surroundings
-from blockyard.server.cluster.tenure import Errand
+from blockyard.server.cluster.tenure import Errand, Tenure
 
 TICK_S = 0.05
 """How often the lease is looked at."""
@@ -20,6 +20,9 @@ TICKS_A_LOOK = 10
 """How often all pools are, beside whenever something has changed."""
 LINGER_S = 30.0
 """So long a pool stays warm that another node is to follow: that one has to read it first."""
+
+HEIR_S = 5.0
+"""So long the node that a pool was handed over to has for taking it over."""
 
 
 class Reconciler:
@@ -41,6 +44,7 @@ class Reconciler:
         self._requests = requests
         self._node = around.settings.node
         self._unwanted_s: dict[str, float] = {}
+        self._free_s: dict[str, float] = {}
         self._is_over = False
 
     async def run(self) -> None:
@@ -111,8 +115,7 @@ class Reconciler:
         due = tenure.due(
             around.heartbeat.me,
             is_first=members.order(pool.name)[:1] == [self._node],
-            live=members.live,
-            is_dead=members.is_dead,
+            is_gone=self._is_gone(pool.name, tenure),
         )
         match due:
             case TakeOver():
@@ -124,6 +127,16 @@ class Reconciler:
                 around.chores.do(self._requests.ask(pool.name, tenure.holder.node))
             case None:
                 pass
+
+    def _is_gone(self, name: str, tenure: Tenure) -> bool:
+        """Whether the pool's owner, or the heir where there is none, is not to be waited for."""
+        members = self._around.members
+        if tenure.holder is not None:
+            self._free_s.pop(name, None)
+            return members.is_dead(tenure.holder)
+        now_s = asyncio.get_running_loop().time()
+        is_late = now_s - self._free_s.setdefault(name, now_s) > HEIR_S
+        return is_late or tenure.heir not in members.live
 
     def _is_wanted(self, pool: RegisteredPool) -> bool:
         """Whether this node is to own it, or to follow it."""
@@ -148,5 +161,7 @@ class Reconciler:
 
     async def _stop(self, role: PoolRole) -> None:
         self._unwanted_s.pop(role.name, None)
+        self._free_s.pop(role.name, None)
+        self._requests.forget(role.name)
         self._roles.forget(role)
         await role.stop()

@@ -20,6 +20,9 @@ from blockyard.server.cluster.snapshot_bucket import SnapshotBucket
 from blockyard.server.cluster.snapshot_task import SnapshotTask
 from blockyard.server.journal.take_snapshot import NICENESS
 
+READ_S = 30.0
+"""How long the next messages are waited for."""
+
 
 async def main(task: SnapshotTask) -> None:
     """Take it; of a pool that was deleted in the meantime, none."""
@@ -42,7 +45,9 @@ async def _take(connection: Connection, task: SnapshotTask) -> None:
     end = await stream.end()
     async with StreamReader(connection, names.stream(key), after=followed.sequence) as reader:
         while followed.sequence < end:
-            for message in await reader.read():
+            async with asyncio.timeout(READ_S):  # else the pool was deleted meanwhile
+                messages = await reader.read()
+            for message in messages:
                 followed.read(message)
     taken = followed.snapshot()
     if followed.is_deleted or taken.sequence == pool.snapshot or os.getppid() != task.server_id:

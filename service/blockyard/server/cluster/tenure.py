@@ -1,6 +1,5 @@
 """Who owns a pool, by what its stream tells, and what a node that has it warm is to do about that."""
 
-from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,16 +30,13 @@ class Tenure:
     heir: str | None = None
     is_deleted: bool = False
 
-    def due(
-        self, me: Holder, *, is_first: bool, live: Container[str], is_dead: Callable[[Holder], bool]
-    ) -> TakeOver | Errand | None:
+    def due(self, me: Holder, *, is_first: bool, is_gone: bool) -> TakeOver | Errand | None:
         """What ``me`` is to do; None: nothing.
 
         Args:
             me: A node under its lease, which has the pool warm.
             is_first: Whether it is the one to own the pool.
-            live: Names of the nodes that are live.
-            is_dead: Whether another holder seems to have lost its lease.
+            is_gone: Whether another node, the owner or else the heir, is not to be waited for.
         """
         holder = self.holder
         if self.is_deleted:
@@ -48,9 +44,9 @@ class Tenure:
         if holder is None:
             if self.heir == me.node:
                 return TakeOver.PLANNED
-            return TakeOver.FORCED if is_first and self.heir not in live else None
+            return TakeOver.FORCED if is_first and is_gone else None
         if holder.node == me.node:
             return TakeOver.REGAINED if is_first or holder == me else None
         if not is_first:
             return None
-        return TakeOver.FORCED if is_dead(holder) else Errand.ASK
+        return TakeOver.FORCED if is_gone else Errand.ASK
