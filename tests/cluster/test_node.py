@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from nats.errors import ConnectionClosedError
 
 from blockyard.core.errors import NotReady
 from blockyard.server.clock import Clock
-from blockyard.server.cluster.connection import Connection, NatsAccess
+from blockyard.server.cluster.bucket import Bucket
+from blockyard.server.cluster.connection import Connection, NatsAccess, persist
 from blockyard.server.cluster.journal import ClusterJournal, OwnerCommit
 from blockyard.server.cluster.lease import Lease
 from blockyard.server.cluster.names import Names
@@ -161,5 +163,8 @@ def test_a_node_is_told_where_its_connection_is_ended_for_good(servers: NatsServ
         with pytest.raises(ConnectionError):
             async with asyncio.timeout(WITHIN_S):
                 await connection.ended()
+        with pytest.raises(ConnectionClosedError):
+            async with asyncio.timeout(WITHIN_S):
+                await persist(lambda: Bucket.open(connection, "bucket", num_replicas=1), "no bucket")
 
     connected(servers, work)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 from nats.aio.client import Client
+from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NotFoundError
 
@@ -160,7 +161,7 @@ async def persist(attempt: Try, complaint: str) -> Any:
     while True:
         try:
             return await attempt()
-        except NotFoundError:
+        except (NotFoundError, ConnectionClosedError):  # neither passes
             raise
         except PASSING as error:
             if loop.time() - said_s >= SAY_EVERY_S:

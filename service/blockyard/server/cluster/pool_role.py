@@ -110,8 +110,9 @@ class PoolRole:
         except Exception:
             log.exception("a change of owners has failed: the pool is loaded anew", pool=self.name)
             await self._begin_anew()
-        finally:
-            self._around.news.set()
+        if self.stage is not Stage.OWNING:
+            await asyncio.sleep(RETRY_S)  # else what cannot be done yet would be tried without a pause
+        self._around.news.set()
 
     async def _begin_anew(self) -> None:
         await self._follower.stop()  # else it went on with a state that nobody has any more

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import httpx
 import structlog
@@ -93,6 +94,8 @@ class Proxy:
             log.info("a pool's owner does not answer", node=owner.node, error=repr(error))
             raise moving() from error
         try:
+            if response.status_code == HTTPStatus.TEMPORARY_REDIRECT:
+                raise moving()  # the pool has moved just now, and this caller cannot follow it
             headers = [(name.lower(), value) for name, value in _kept(response.headers.raw)]
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             async for part in response.aiter_raw():

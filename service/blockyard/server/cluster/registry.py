@@ -102,11 +102,17 @@ class Registry:
         self._on_change = on_change
         self._pools: dict[str, RegisteredPool] = {}
         self._revisions: dict[str, int] = {}
+        self._strange: set[str] = set()
         self._heard = 0
         self._news = asyncio.Event()
 
     def __iter__(self) -> Iterator[RegisteredPool]:
         return iter(self._pools.values())
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether no value may be of a later version, and so of a pool that is not known here."""
+        return not self._strange
 
     def find(self, name: str) -> RegisteredPool | None:
         """The pool of this name, as far as this node has heard."""
@@ -211,6 +217,7 @@ class Registry:
         if stored.revision <= self._revisions.get(stored.name, 0):
             return
         self._revisions[stored.name] = stored.revision
+        self._strange.discard(stored.name)
         try:
             if stored.value is None or _Grave.decode(stored) is not None:
                 self._pools.pop(stored.name, None)
@@ -218,5 +225,6 @@ class Registry:
                 self._pools[stored.name] = RegisteredPool.decode(stored.name, stored.value, stored.revision)
         except NotOurs as error:
             log.warning("what stands for a pool is passed over", pool=stored.name, error=str(error))
-            return
+            self._strange.add(stored.name)
+            self._pools.pop(stored.name, None)
         self._on_change()
