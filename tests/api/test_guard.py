@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 from blockyard.server.access.authenticator import Authenticator
 from blockyard.server.gate import Gate
 from blockyard.server.guard import Guard, waiting
-from blockyard.server.pool_journal import Commit, VolatileJournal
+from blockyard.server.pool_journal import Commit, NothingToSettle, PoolJournal, VolatileJournal
 from blockyard.server.readiness import Readiness
 from blockyard.server.sse import EVENT_STREAM
 
@@ -18,7 +18,11 @@ async def at_once(_: Commit) -> None:
     pass
 
 
-def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[Message]:
+def run(
+    app: Callable[[Scope, Receive, Send], Awaitable[None]],
+    journal: PoolJournal | None = None,
+    settled: Callable[[Commit], Awaitable[None]] = at_once,
+) -> list[Message]:
     """What ``app`` answers a request, which may take a second."""
     sent: list[Message] = []
     told: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
@@ -42,8 +46,8 @@ def run(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> list[Message]
             max_body_bytes=1,
             body_timeout_s=1,
             request_timeout_s=1,
-            journal=VolatileJournal(),
-            settled=at_once,
+            journal=journal or VolatileJournal(),
+            settled=settled,
         )
         await guard({"type": "http", "method": "GET", "path": "/", "headers": []}, receive, send)
 
@@ -101,3 +105,27 @@ def test_a_stream_has_its_time_anew_with_each_part() -> None:
         await send(END)
 
     assert run(streams) == [start, part, part, part, END]
+
+
+def test_an_answer_waits_for_the_commit_that_a_pool_has_come_to_have_meanwhile() -> None:
+    """A pool goes to another node and comes back while a body arrives: the call is given to it then."""
+
+    class Moving(VolatileJournal):
+        latest = NothingToSettle()
+
+        def commit(self, _pool: str) -> Commit:
+            return self.latest
+
+    journal, waited_for = Moving(), []
+    later = NothingToSettle()
+
+    async def settled(commit: Commit) -> None:
+        waited_for.append(commit)
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        journal.latest = later
+        await send(START)
+        await send(END)
+
+    assert run(app, journal, settled) == [START, END]
+    assert waited_for == [Moving.latest, later]

@@ -35,6 +35,16 @@ def test_a_batch_in_parts_is_done_with_its_last_one() -> None:
     assert pool.pool.snapshot() == pool_after(9).snapshot()
 
 
+def test_a_batch_is_gone_on_with_a_command_at_a_time() -> None:
+    pool = followed(TAKEN)
+    steps = pool.steps(Message(2, "subject", batch(1, 0, 9).encode(), {}))
+    for num_commands in range(1, 10):
+        next(steps)
+        assert pool.pool.snapshot() == pool_after(num_commands).snapshot()
+    assert next(steps, "done") == "done"
+    assert (pool.sequence, pool.line.number) == (2, 9)
+
+
 def test_parts_that_a_dead_owner_has_left_are_none() -> None:
     parts = in_messages(batch(1, 3, 9), 100)[:-1]
     pool = followed(TAKEN, batch(1, 0, 3), *parts, Entry.take_over(B, 2, 3), batch(2, 3, 5))

@@ -48,3 +48,18 @@ def test_a_stream_of_no_pool_goes_once_it_is_old() -> None:
 
     with one_server() as servers:
         connected(servers, work)
+
+
+def test_nothing_goes_while_a_value_may_stand_for_a_pool_of_a_later_version() -> None:
+    async def work(connection: Connection) -> None:
+        bucket = await Bucket.open(connection, NAMES.pools, num_replicas=1)
+        registry = Registry(bucket, lambda: None)
+        following = asyncio.create_task(registry.run())
+        await PoolStream(connection, NAMES, REGISTERED.key).create(1)
+        await bucket.create(REGISTERED.name, b"what a later version writes")
+        await sweep(connection, NAMES, registry, datetime.now(UTC) + timedelta(seconds=AGE_S + 60))
+        assert await pool_streams(connection) == {NAMES.stream(REGISTERED.key)}
+        await end(following)
+
+    with one_server() as servers:
+        connected(servers, work)

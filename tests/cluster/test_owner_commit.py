@@ -1,5 +1,7 @@
 """What an owner may tell: what is in its stream, and only while it has its lease."""
 
+from collections.abc import Callable
+
 import pytest
 
 from blockyard.core.errors import NotReady
@@ -17,6 +19,10 @@ from cluster.in_nats import connected, one_server
 from cluster.streams import commands
 
 
+def holds_of(lease: Lease) -> Callable[[], bool]:
+    return lambda: lease.holds
+
+
 def test_nothing_is_told_without_a_lease_though_it_is_in_the_stream() -> None:
     lease, line, failures = Lease(60_000), Line(PoolKey(1)), list[AppendFailed]()
 
@@ -24,7 +30,7 @@ def test_nothing_is_told_without_a_lease_though_it_is_in_the_stream() -> None:
         stream = PoolStream(connection, Names("test"), line.key)
         await stream.create(1)
         stream.ownership = 3
-        commit = OwnerCommit(stream, lease, failures.append, JournalFigures())
+        commit = OwnerCommit(stream, holds_of(lease), failures.append, JournalFigures())
         assert commit.headers == {"Blockyard-Ownership": "3"}
         with pytest.raises(NotReady):
             commit.check_sound()  # it had none yet
@@ -51,7 +57,9 @@ def test_what_another_owner_came_before_is_not_told_and_said_once() -> None:
     async def work(connection: Connection) -> None:
         streams = [PoolStream(connection, Names("test"), line.key) for _ in range(2)]
         await streams[0].create(1)
-        mine, another = (OwnerCommit(each, lease, failures.append, JournalFigures()) for each in streams)
+        mine, another = (
+            OwnerCommit(each, holds_of(lease), failures.append, JournalFigures()) for each in streams
+        )
         first, second = (encode_command(command, 1_000) for command in commands(0, 2))
         another.add(line, first)
         await another.settled()

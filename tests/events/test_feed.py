@@ -199,6 +199,16 @@ async def test_the_end_of_a_pool_is_the_end_of_the_stream() -> None:
 
 
 @in_a_loop
+async def test_the_end_of_a_pool_ends_a_stream_whose_snapshot_never_became_durable() -> None:
+    followed = Followed()
+    followed.happen()
+    feed = followed.feed()
+    assert feed.read() == b""
+    followed.stream.close()
+    assert feed.read() is None
+
+
+@in_a_loop
 async def test_the_lag_is_that_of_the_slowest() -> None:
     followed = Followed()
     slow, quick = followed.feed(), followed.feed()

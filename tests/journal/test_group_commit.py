@@ -12,7 +12,7 @@ from blockyard.core.ids import LeaseId
 from blockyard.server.journal.command_codec import decode_batch, encode_command
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.group_commit import GroupCommit
-from blockyard.server.journal.interface import Record
+from blockyard.server.journal.interface import PoolKey, Record
 from blockyard.server.journal.line import Line
 from blockyard.server.journal.sqlite_journal import SqliteJournal
 from blockyard.server.journal.sync import Sync
@@ -134,3 +134,20 @@ def test_what_a_dropped_pool_had_not_written_yet_is_not_written(tmp_path: Path, 
         assert journal.dropped() == []
         (kept,) = journal.pools()
         assert journal.last_number(kept.key) == 1
+
+
+def test_whatever_goes_wrong_with_an_append_nobody_waits_for_ever() -> None:
+    failures: list[AppendFailed] = []
+
+    async def append(_: Sequence[Record]) -> None:
+        raise ValueError("no answer that anybody knows")
+
+    async def run() -> None:
+        commit = GroupCommit(append, failures.append, is_slow=True)
+        for number in range(2):
+            with pytest.raises(NotReady):
+                async with asyncio.timeout(30):
+                    await do(commit, Line(PoolKey(1)), number)
+
+    asyncio.run(run())
+    assert len(failures) == 1

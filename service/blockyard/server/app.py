@@ -312,7 +312,12 @@ class Server:
             keeper = self._durable.keeper(self.pools.lines, self._fail, self._journal_figures)
             await ending.enter_async_context(_running(keeper.run()))
         if self._cluster is not None:
-            await ending.enter_async_context(self._cluster.running(self.pools, self._fail))
+            try:
+                await ending.enter_async_context(self._cluster.running(self.pools, self._fail))
+            except Exception as error:
+                log.exception("the cluster cannot be joined")
+                self._on_failure(JournalError(f"the cluster cannot be joined: {error!r}"))
+                return
         await ending.enter_async_context(_running(expire_leases(self.pools, self._clock)))
         await ending.enter_async_context(_running(self._hub.run()))
         await ending.enter_async_context(_running(self._hub.answer()))

@@ -91,8 +91,9 @@ class Guard:
             visit.route = getattr(scope.get("route"), "path_format", None)
             self._gate.leave(visit, answer.status)
 
-        commit = self._journal.commit(told_by(scope["path"]))
-        answer = _Answer(scope, receive, send, lambda: self._settled(commit), over)
+        pool = told_by(scope["path"])
+        commit = self._journal.commit(pool)
+        answer = _Answer(scope, receive, send, lambda: self._all_settled(pool, commit), over)
         try:
             self._gate.check(visit)
             scope[PRINCIPAL_KEY] = principal = self._principal(scope)
@@ -121,6 +122,13 @@ class Guard:
                 await failed.response()(scope, receive, answer.send)
         finally:
             answer.end()
+
+    async def _all_settled(self, pool: str, commit: Commit) -> None:
+        """Wait for ``commit``, and for that of today: a pool may go and come again while a body arrives."""
+        await self._settled(commit)
+        latest = self._journal.commit(pool)
+        if latest is not commit:
+            await self._settled(latest)
 
     def _principal(self, scope: Scope) -> Principal:
         """Who asks: known before anything of the body is read.
@@ -275,6 +283,7 @@ def waiting(scope: Scope, seconds: float) -> Iterator[None]:
 
 
 def _give_time(scope: Scope, seconds: float) -> None:
+    """The answer to the request of ``scope`` may take so much longer."""
     limit: asyncio.Timeout | None = scope.get(_TIME)
     until_s = None if limit is None else limit.when()
     if limit is not None and until_s is not None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import NotReady
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.group_commit import GroupCommit
@@ -152,16 +151,12 @@ class LocalJournal:
         try:
             return Line(self._journal.create(name, encode_definition(config, request)))
         except AppendFailed as error:
-            raise self.fail(error) from error
+            raise self._commit.fail(error) from error
 
     async def drop(self, _name: str, line: Line) -> None:
         """See `PoolJournal.drop`."""
         try:
             self._journal.drop(line.key)
         except AppendFailed as error:
-            raise self.fail(error) from error
+            raise self._commit.fail(error) from error
         self._commit.discard(line)
-
-    def fail(self, error: AppendFailed) -> NotReady:
-        """The journal could not be written: the server stops, and this is what it says until then."""
-        return self._commit.fail(error)

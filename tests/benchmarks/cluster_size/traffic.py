@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from blockyard.core.commands import Admission, Step, StepCommit, StepExtend
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId
 from blockyard.server.cluster.entries import Entry, EntryKind, Session
-from blockyard.server.cluster.members import BEATS_A_LEASE, NodeWord
+from blockyard.server.cluster.heartbeat import BEATS_A_LEASE
+from blockyard.server.cluster.node_word import NodeWord
 from blockyard.server.cluster.reader import HEARTBEAT_S
 from blockyard.server.journal.command_codec import encode_command, join_batch
 

@@ -4,12 +4,22 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from nats.js.api import KeyValueConfig
-from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.errors import (
+    APIError,
+    InvalidKeyError,
+    KeyNotFoundError,
+    KeyWrongLastSequenceError,
+    NotFoundError,
+)
 from nats.js.kv import KV_MARKER_REASON, KV_OP, KeyValue
 
 from blockyard.server.cluster.connection import Connection, is_outrun
 from blockyard.server.cluster.names import from_bucket, in_bucket
 from blockyard.server.cluster.reader import Message, StreamReader
+
+
+class NotOurs(ValueError):
+    """The value is not as we write them: of a later version, or of somebody else."""
 
 
 class Raced(Exception):
@@ -68,6 +78,8 @@ class Bucket:
         except KeyNotFoundError as error:
             if error.entry is not None:  # deleted
                 return Stored(name, None, error.entry.revision)
+            return None
+        except InvalidKeyError:  # whatever somebody asks for
             return None
         assert found.revision is not None, "a stored value has one"
         return Stored(name, found.value, found.revision)

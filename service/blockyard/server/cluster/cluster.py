@@ -14,15 +14,16 @@ from starlette.types import ASGIApp
 
 from blockyard.core.errors import BlockyardError
 from blockyard.server.clock import Clock
+from blockyard.server.cluster.directory import Directory
 from blockyard.server.cluster.journal import ClusterJournal
 from blockyard.server.cluster.metrics import ClusterCollector
-from blockyard.server.cluster.node import ClusterNode, NodeSettings
+from blockyard.server.cluster.node import ClusterNode
+from blockyard.server.cluster.node_settings import NodeSettings
 from blockyard.server.cluster.proxy import Proxy
 from blockyard.server.cluster.report import ClusterReport
 from blockyard.server.cluster.router import Router
 from blockyard.server.cluster.stream_snapshots import StreamSnapshots
 from blockyard.server.cluster.tasks import end
-from blockyard.server.cluster.telling import Directory
 from blockyard.server.durable import snapshot_rule
 from blockyard.server.journal.errors import JournalError
 from blockyard.server.journal.figures import JournalFigures

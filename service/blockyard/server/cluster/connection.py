@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 from nats.aio.client import Client
+from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NotFoundError
 
@@ -75,7 +76,7 @@ class NatsAccess:
             name: For whoever looks at the servers' lists of connections.
             on_return: Called whenever the connection was lost and is there again.
         """
-        client = Client()
+        client, over = Client(), asyncio.Event()
 
         async def lost() -> None:
             if not client.is_closed:
@@ -85,6 +86,9 @@ class NatsAccess:
             log.info("connected to NATS again", url=_shown(client))
             on_return()
 
+        async def ended() -> None:
+            over.set()
+
         async def failed(error: Exception) -> None:
             log.debug("NATS", error=repr(error))
 
@@ -93,6 +97,7 @@ class NatsAccess:
                 list(self.servers),
                 name=name,
                 error_cb=failed,
+                closed_cb=ended,
                 disconnected_cb=lost,
                 reconnected_cb=returned,
                 connect_timeout=2,
@@ -103,7 +108,8 @@ class NatsAccess:
             ),
             "NATS cannot be reached",
         )
-        return Connection(client)
+        over.clear()  # of a try that failed
+        return Connection(client, over)
 
 
 class Connection:
@@ -112,16 +118,30 @@ class Connection:
     Attributes:
         client: For what is not JetStream's.
         jetstream: For the rest.
+
+    Args:
+        client: Connected.
+        over: Set once it is not, and will not be again.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, over: asyncio.Event) -> None:
         self.client = client
+        self._over = over
         self.jetstream: JetStreamContext = client.jetstream(timeout=REQUEST_S)
 
     @property
     def is_connected(self) -> bool:
         """Whether a server answers, as far as is known."""
         return self.client.is_connected
+
+    async def ended(self) -> None:
+        """Until a server has sent the client away for good, as one does whose users have changed.
+
+        Raises:
+            ConnectionError: That has happened.
+        """
+        await self._over.wait()
+        raise ConnectionError(f"NATS has ended the connection: {self.client.last_error!r}")
 
     async def close(self) -> None:
         """The end."""
@@ -146,7 +166,7 @@ async def persist(attempt: Try, complaint: str) -> Any:
     while True:
         try:
             return await attempt()
-        except NotFoundError:
+        except (NotFoundError, ConnectionClosedError):  # neither passes
             raise
         except PASSING as error:
             if loop.time() - said_s >= SAY_EVERY_S:

@@ -1,5 +1,6 @@
 """A pool as its stream tells of it, up to one message: the same on every node that has read so far."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -10,6 +11,7 @@ from blockyard.server.cluster.entries import Entry, EntryKind, Holder
 from blockyard.server.cluster.reader import Message
 from blockyard.server.cluster.registry import RegisteredPool
 from blockyard.server.cluster.stored_snapshot import StoredSnapshot
+from blockyard.server.cluster.tenure import Tenure
 from blockyard.server.journal.command_codec import decode_batch
 from blockyard.server.journal.errors import DamagedJournal, NewerJournal
 from blockyard.server.journal.line import Line
@@ -46,6 +48,11 @@ class FollowedPool:
     is_deleted: bool = False
     _parts: list[bytes] = field(default_factory=list)
 
+    @property
+    def tenure(self) -> Tenure:
+        """Who owns it."""
+        return Tenure(holder=self.holder, heir=self.heir, is_deleted=self.is_deleted)
+
     @classmethod
     def begin(cls, registered: RegisteredPool, snapshot: StoredSnapshot | None) -> "FollowedPool":
         """What the stream goes on from: a snapshot, or the pool as it was created.
@@ -73,7 +80,14 @@ class FollowedPool:
         )
 
     def read(self, message: Message) -> None:
-        """Go on with the next message. Not repeatable: the pool is of no use where this raises.
+        """Go on with the next message. Raises as `steps`."""
+        for _ in self.steps(message):
+            pass
+
+    def steps(self, message: Message) -> Iterator[None]:
+        """Go on with the next message, a command at each step: a batch may have as many as a second's work.
+
+        Not repeatable: the pool is of no use where this raises, or is not gone through.
 
         Raises:
             DamagedJournal: It is not the next one, or is not what its writer can have written.
@@ -91,13 +105,13 @@ class FollowedPool:
             self._parts.append(entry.payload)
         else:
             parts, self._parts = self._parts, []
-            self._heed(entry, parts)
+            yield from self._heed(entry, parts)
         self.sequence = message.sequence
 
-    def _heed(self, entry: Entry, parts: list[bytes]) -> None:
+    def _heed(self, entry: Entry, parts: list[bytes]) -> Iterator[None]:
         match entry.kind:
             case EntryKind.BATCH:
-                self._apply(entry, b"".join([*parts, entry.payload]))
+                yield from self._apply(entry, b"".join([*parts, entry.payload]))
             case EntryKind.TAKE_OVER:
                 self.ownership, self.holder, self.heir = entry.ownership, entry.holder, None
             case EntryKind.HAND_OVER:
@@ -105,7 +119,7 @@ class FollowedPool:
             case EntryKind.DELETED:
                 self.is_deleted = True
 
-    def _apply(self, entry: Entry, payload: bytes) -> None:
+    def _apply(self, entry: Entry, payload: bytes) -> Iterator[None]:
         line = self.line
         try:
             batch = list(decode_batch(payload))
@@ -120,6 +134,7 @@ class FollowedPool:
             )
         for now_ms, command in batch:
             apply_again(self.pool, now_ms, command)
+            yield
         line.number = entry.number
         line.num_bytes += len(payload)
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from blockyard.core.config import PoolConfig
-from blockyard.core.errors import NotReady
 from blockyard.server.cluster.lease import Lease
 from blockyard.server.cluster.pool_stream import PoolStream
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.journal.errors import AppendFailed
 from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.group_commit import GroupCommit
@@ -18,22 +18,10 @@ from blockyard.server.journal.interface import PoolKey
 from blockyard.server.journal.line import Line
 from blockyard.server.pool_journal import ALL_POOLS, NO_POOL, Commit, NothingToSettle
 
-RETRY_AFTER_MS = 50
-"""When a pool on its way from one node to another may be asked for again."""
-
 OWNERSHIP_HEADER = "Blockyard-Ownership"
 
 Create: TypeAlias = Callable[[str, PoolConfig, bytes | None], Awaitable[Line]]
 Drop: TypeAlias = Callable[[str, Line], Awaitable[None]]
-
-
-def moving() -> NotReady:
-    """What is said of a pool that no node answers for now."""
-    return NotReady(
-        "no node answers for the pool now: it is being taken over, or NATS is out of reach. Whether this was "
-        "done is not known; repeat it, under the same idempotency key",
-        {"retry_after_ms": RETRY_AFTER_MS},
-    )
 
 
 class OwnerCommit(GroupCommit):
@@ -41,7 +29,7 @@ class OwnerCommit(GroupCommit):
 
     Args:
         stream: The pool's.
-        lease: This node's.
+        holds: Whether this node has the lease under which it owns the pool: a later one is no excuse.
         on_failure: Called once, if another node owns the pool by now.
         figures: What publishing costs.
     """
@@ -49,12 +37,12 @@ class OwnerCommit(GroupCommit):
     def __init__(
         self,
         stream: PoolStream,
-        lease: Lease,
+        holds: Callable[[], bool],
         on_failure: Callable[[AppendFailed], None],
         figures: JournalFigures,
     ) -> None:
         super().__init__(stream.append, on_failure, figures, is_slow=True, refusal=moving)
-        self._lease = lease
+        self._holds = holds
         self._headers = {OWNERSHIP_HEADER: str(stream.ownership)}
 
     @property
@@ -63,8 +51,8 @@ class OwnerCommit(GroupCommit):
         return self._headers
 
     def check_sound(self) -> None:
-        """See `Commit.check_sound`; without a lease nothing may be told either."""
-        if not self._lease.holds:
+        """See `Commit.check_sound`; without that lease nothing may be told either."""
+        if not self._holds():
             raise moving()
         super().check_sound()
 
@@ -90,10 +78,12 @@ class ClusterJournal:
         """The pool of this name is this node's from now on."""
         self._commits[name] = self._by_key[key] = commit
 
-    def close(self, name: str, key: PoolKey) -> None:
-        """It is not any more."""
-        self._commits.pop(name, None)
-        self._by_key.pop(key, None)
+    def close(self, name: str, key: PoolKey, commit: OwnerCommit) -> None:
+        """It is not any more, unless it has been opened with another commit since."""
+        if self._commits.get(name) is commit:
+            del self._commits[name]
+        if self._by_key.get(key) is commit:
+            del self._by_key[key]
 
     def commit(self, pool: str) -> Commit:
         """See `PoolJournal.commit`."""

@@ -39,6 +39,8 @@ async def sweep(connection: Connection, names: Names, registry: Registry, now: d
     while page := await connection.jetstream.streams_info(offset=len(streams)):
         streams += page
     await registry.loaded()  # after them: a pool that has been made since is not missed
+    if not registry.is_understood:
+        return
     known = {pool.key for pool in registry}
     for stream in streams:
         name = stream.config.name or ""

@@ -46,10 +46,10 @@ class Names:
 
 
 def in_bucket(name: str) -> str:
-    """The key of a node or a pool in its bucket: dots have a meaning there."""
-    return name.replace(".", "=2E")
+    """The key of a node or a pool in its bucket, of no other: dots have a meaning there."""
+    return name.replace("=", "=3D").replace(".", "=2E")
 
 
 def from_bucket(key: str) -> str:
     """The inverse."""
-    return key.replace("=2E", ".")
+    return key.replace("=2E", ".").replace("=3D", "=")

@@ -95,8 +95,8 @@ class PoolStream:
                 )
             except APIError as error:
                 if is_outrun(error):
-                    if num_tries > 1 and await self._has(expected + 1, message):
-                        break  # an earlier try was stored, and its acknowledgement lost
+                    if await self._has(expected + 1, message):
+                        break  # it was stored, and its acknowledgement lost
                     raise Outrun(f"another has written to {self._name}: {error.description}") from error
                 log.debug("a publish failed", stream=self._name, error=repr(error))
             except PASSING as error:

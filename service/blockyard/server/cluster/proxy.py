@@ -3,16 +3,17 @@
 import asyncio
 import ssl
 from collections.abc import Coroutine, Iterator
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import httpx
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.directory import Owner
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.cluster.target import target_of
 from blockyard.server.cluster.tasks import end
-from blockyard.server.cluster.telling import Owner
 from blockyard.server.guard import ClientGone, end_connection, waiting
 from blockyard.server.settings import MAX_WAIT_MS
 from blockyard.server.sse import KEEP_ALIVE_S, Streams, hung_up, is_stream
@@ -116,6 +117,9 @@ class Proxy:
                     raise moving()
         if response is None:
             raise ClientGone
+        if response.status_code == HTTPStatus.TEMPORARY_REDIRECT:
+            await response.aclose()
+            raise moving()  # the pool has moved just now, and this caller cannot follow it
         return response
 
     async def _tell(self, response: httpx.Response, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from blockyard.server.cluster.bucket import Bucket, Raced, Stored
+from blockyard.server.cluster.bucket import Bucket, NotOurs, Raced, Stored
 from blockyard.server.journal.interface import PoolKey
 
 log = structlog.get_logger("blockyard.cluster")
@@ -54,17 +54,20 @@ class RegisteredPool:
 
     @classmethod
     def decode(cls, name: str, value: bytes, revision: int) -> "RegisteredPool":
-        """The inverse."""
-        told = json.loads(value)
-        return cls(
-            name=name,
-            key=PoolKey(told["key"]),
-            definition=base64.b85decode(told["definition"]),
-            node=told["node"],
-            ownership=told["ownership"],
-            snapshot=told["snapshot"],
-            revision=revision,
-        )
+        """The inverse. Raises NotOurs."""
+        try:
+            told = json.loads(value)
+            return cls(
+                name=name,
+                key=PoolKey(told["key"]),
+                definition=base64.b85decode(told["definition"]),
+                node=told["node"],
+                ownership=told["ownership"],
+                snapshot=told["snapshot"],
+                revision=revision,
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise NotOurs(f"no pool: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,12 @@ class _Grave:
 
     @classmethod
     def decode(cls, stored: Stored) -> "_Grave | None":
-        """None where there is a pool, or never was one."""
-        told = {} if stored.value is None else json.loads(stored.value)
-        return cls(told["ownership"]) if told.get("is_deleted") else None
+        """None where there is a pool, or never was one; raises NotOurs."""
+        try:
+            told = {} if stored.value is None else json.loads(stored.value)
+            return cls(told["ownership"]) if told.get("is_deleted") else None
+        except (ValueError, AttributeError, KeyError) as error:
+            raise NotOurs(f"no pool: {error!r}") from error
 
 
 class Registry:
@@ -96,11 +102,17 @@ class Registry:
         self._on_change = on_change
         self._pools: dict[str, RegisteredPool] = {}
         self._revisions: dict[str, int] = {}
+        self._strange: set[str] = set()
         self._heard = 0
         self._news = asyncio.Event()
 
     def __iter__(self) -> Iterator[RegisteredPool]:
         return iter(self._pools.values())
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether no value may be of a later version, and so of a pool that is not known here."""
+        return not self._strange
 
     def find(self, name: str) -> RegisteredPool | None:
         """The pool of this name, as far as this node has heard."""
@@ -205,8 +217,14 @@ class Registry:
         if stored.revision <= self._revisions.get(stored.name, 0):
             return
         self._revisions[stored.name] = stored.revision
-        if stored.value is None or _Grave.decode(stored) is not None:
+        self._strange.discard(stored.name)
+        try:
+            if stored.value is None or _Grave.decode(stored) is not None:
+                self._pools.pop(stored.name, None)
+            else:
+                self._pools[stored.name] = RegisteredPool.decode(stored.name, stored.value, stored.revision)
+        except NotOurs as error:
+            log.warning("what stands for a pool is passed over", pool=stored.name, error=str(error))
+            self._strange.add(stored.name)
             self._pools.pop(stored.name, None)
-        else:
-            self._pools[stored.name] = RegisteredPool.decode(stored.name, stored.value, stored.revision)
         self._on_change()

@@ -10,11 +10,12 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blockyard.core.errors import PoolElsewhere
+from blockyard.server.access.principal import PRINCIPAL_KEY
 from blockyard.server.cluster.connection import PASSING
-from blockyard.server.cluster.journal import moving
+from blockyard.server.cluster.directory import Directory, Owner
 from blockyard.server.cluster.proxy import Proxy, is_forwarded
+from blockyard.server.cluster.refusals import moving
 from blockyard.server.cluster.target import target_of
-from blockyard.server.cluster.telling import Directory, Owner
 from blockyard.server.pool_journal import ALL_POOLS, NO_POOL, Commit, told_by
 
 log = structlog.get_logger("blockyard.cluster")
@@ -54,7 +55,7 @@ class Router:
         if pool in (NO_POOL, ALL_POOLS):
             await self._app(scope, receive, send)
             return
-        if not self._is_here(pool):
+        if not self._is_here(pool) and scope[PRINCIPAL_KEY].reaches(pool):  # else it is not found here
             owner = await self._owner(pool, scope)
             if owner is not None:
                 await self._pass_on(pool, owner, scope, receive, send)

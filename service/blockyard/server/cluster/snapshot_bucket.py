@@ -60,7 +60,8 @@ class SnapshotBucket:
                     parts = await reader.read()
                 for part in parts:
                     stored += part.data
-        digest = base64.urlsafe_b64encode(hashlib.sha256(stored).digest()).decode()
+        hashed = await asyncio.to_thread(hashlib.sha256, stored)  # of a large pool it takes long
+        digest = base64.urlsafe_b64encode(hashed.digest()).decode()
         if info.digest != f"SHA-256={digest}":
             raise DamagedJournal(f"the snapshot of stream {key:016x} is not as it was written")
         return StoredSnapshot.decode(bytes(stored))

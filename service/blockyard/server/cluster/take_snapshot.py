@@ -1,60 +1,59 @@
-"""Take a snapshot of one pool beside the node that owns it: ``python -m ... JSON``, see `StreamSnapshots`.
+"""Take a snapshot of one pool beside the node that owns it: ``python -m ... TASK``, see `SnapshotTask`.
 
 As on one machine, a snapshot is the journal, replayed: here the pool's stream, up to its end when this began.
 Then what the snapshot has is purged from the stream. Its output ends with the snapshot's number.
 """
 
 import asyncio
-import json
 import os
 import sys
-from typing import Any
 
 from blockyard.server import logs
 from blockyard.server.cluster.bucket import Bucket
-from blockyard.server.cluster.connection import Connection, NatsAccess
+from blockyard.server.cluster.connection import Connection
 from blockyard.server.cluster.followed_pool import FollowedPool
 from blockyard.server.cluster.names import Names
 from blockyard.server.cluster.pool_stream import PoolStream
 from blockyard.server.cluster.reader import StreamReader
 from blockyard.server.cluster.registry import Registry
 from blockyard.server.cluster.snapshot_bucket import SnapshotBucket
-from blockyard.server.journal.interface import PoolKey
+from blockyard.server.cluster.snapshot_task import SnapshotTask
 from blockyard.server.journal.take_snapshot import NICENESS
 
+READ_S = 30.0
+"""How long the next messages are waited for."""
 
-async def main(told: dict[str, Any]) -> None:
+
+async def main(task: SnapshotTask) -> None:
     """Take it; of a pool that was deleted in the meantime, none."""
-    access = NatsAccess(
-        servers=tuple(told["servers"]), credentials=told["credentials"], ca_cert=told["ca_cert"]
-    )
-    connection = await access.connect("blockyard snapshot")
+    connection = await task.access.connect("blockyard snapshot")
     try:
-        await _take(connection, told)
+        await _take(connection, task)
     finally:
         await connection.close()
 
 
-async def _take(connection: Connection, told: dict[str, Any]) -> None:
-    names, key, name = Names(told["cluster"]), PoolKey(told["key"]), told["pool"]
-    num_replicas = told["num_replicas"]
+async def _take(connection: Connection, task: SnapshotTask) -> None:
+    names, key, num_replicas = Names(task.cluster), task.key, task.num_replicas
     registry = Registry(await Bucket.open(connection, names.pools, num_replicas=num_replicas), lambda: None)
     snapshots = await SnapshotBucket.open(connection, names.snapshots, num_replicas=num_replicas)
     stream = PoolStream(connection, names, key)
-    pool = await registry.look(name)
+    pool = await registry.look(task.pool)
     if pool is None or pool.key != key:
         return
     followed = FollowedPool.begin(pool, await snapshots.load(key, pool.snapshot))
     end = await stream.end()
     async with StreamReader(connection, names.stream(key), after=followed.sequence) as reader:
         while followed.sequence < end:
-            for message in await reader.read():
+            async with asyncio.timeout(READ_S):  # else the pool was deleted meanwhile
+                messages = await reader.read()
+            for message in messages:
                 followed.read(message)
     taken = followed.snapshot()
-    if followed.is_deleted or taken.sequence == pool.snapshot or os.getppid() != told["server"]:
+    if followed.is_deleted or taken.sequence == pool.snapshot or os.getppid() != task.server_id:
         return
     await snapshots.save(key, taken)
-    await registry.note_snapshot(name, key, taken.sequence)
+    await registry.note_snapshot(task.pool, key, taken.sequence)
     await stream.forget(taken.sequence)
     await snapshots.delete(key, pool.snapshot)
     print(taken.number)  # noqa: T201 - for the node
@@ -63,4 +62,4 @@ async def _take(connection: Connection, told: dict[str, Any]) -> None:
 if __name__ == "__main__":
     os.nice(NICENESS)
     logs.configure("error", "console")  # standard output is the node's
-    asyncio.run(main(json.loads(sys.argv[1])))
+    asyncio.run(main(SnapshotTask.decode(sys.argv[1])))

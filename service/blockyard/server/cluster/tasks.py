@@ -8,6 +8,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import structlog
+
+from blockyard.server.cluster.connection import PASSING
+
+log = structlog.get_logger("blockyard.cluster")
+
 AGAIN_S = 0.1
 
 
@@ -26,3 +32,29 @@ async def all_of(*works: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks)
     finally:
         await end(*tasks)
+
+
+class Chores:
+    """What is done beside all else, and is begun again by others where it fails; nothing at first."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def do(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Begin a chore."""
+        task = asyncio.create_task(_logged(chore))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Cancel all that go on."""
+        await end(*self._tasks)
+
+
+async def _logged(chore: Coroutine[Any, Any, None]) -> None:
+    try:
+        await chore
+    except PASSING as error:
+        log.warning("a chore has failed", chore=repr(chore), error=repr(error))
+    except Exception:
+        log.exception("a chore has failed", chore=repr(chore))

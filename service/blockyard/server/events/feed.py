@@ -72,6 +72,8 @@ class EventFeed:
             self._parts = parts(stream, self._snapshot)
             self._number = self._snapshot.number
         if self._snapshot is not None:
+            if stream.is_closed and not self._is_durable(self._snapshot):
+                return None  # it never will be
             stream.followers[self] = min(self._number, stream.next_number)
             part, self._part = self._part, b""
             return part

@@ -168,6 +168,9 @@ class GroupCommit:
                     self._count(began_s, records, num_commands)
             except AppendFailed as error:
                 self.fail(error)
+            except Exception as error:  # whatever it is: else all that comes would wait for ever
+                log.exception("a batch could not be appended")
+                self.fail(AppendFailed(repr(error)))
             if not self._appending.done():
                 self._appending.set_result(None)
         self._appending = self._flushing = None
