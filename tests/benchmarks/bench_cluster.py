@@ -15,7 +15,6 @@ sequence.
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from benchmarks.cluster_load.publishing import publish_us
 from benchmarks.cluster_load.sharing import Shared, shared_load
 from benchmarks.cluster_load.taking_over import take_overs
 from benchmarks.cluster_load.two_nodes import TwoNodes
+from benchmarks.report.as_json import add_json_option, tell_as_json
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -41,7 +41,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3, help="of load in a turn")
     parser.add_argument("--rounds", type=int, default=3, help="turns of one node and of two")
     parser.add_argument("--nats", type=int, default=1, help="NATS servers, and replicas: 1 or 3")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -104,9 +104,7 @@ def main() -> int:
     """Measure and print."""
     args = parse(sys.argv[1:])
     figures = measure(args)
-    if args.json:
-        print(json.dumps(figures, indent=1))
-    else:
+    if not tell_as_json(args.json, figures):
         print_figures(figures, args.num_blocks)
     return 0
 

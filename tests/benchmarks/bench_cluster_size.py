@@ -8,7 +8,6 @@ the settings, and the memory of a block as it is measured on a smaller pool.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from benchmarks.cluster_size.traffic import (
     idle,
     step_bytes,
 )
+from benchmarks.report.as_json import add_json_option, tell_as_json
 
 MEASURED_BLOCKS = 100_000
 PROCESS_MIB = 100
@@ -48,7 +48,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--admitted-a-step", type=float, default=0.1, help="prompts of 2,000 tokens")
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--lease-ms", type=int, default=2_000)
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -124,9 +124,7 @@ def main() -> int:
     """Calculate and print."""
     args = parse(sys.argv[1:])
     figures = calculate(args)
-    if args.json:
-        print(json.dumps(figures, indent=1))
-    else:
+    if not tell_as_json(args.json, figures):
         print_tables(args, figures)
     return 0
 

@@ -50,7 +50,7 @@ def killed_at_the_end(path: Path, *options: str) -> Iterator[ServerProcess]:
 def use(server: ServerProcess) -> dict[str, Any]:
     """Make a pool, hold something of each kind in it; what a caller could read of it."""
     with Client(server.url) as client:
-        pool = client.create_pool("pool", num_blocks=100, block_size=4)
+        pool = client.create_pool("pool", num_blocks=100, block_size=4, worker_timeout_ms=600_000)
         register = {"worker_id": "w", "rank": 0, "device": "cpu", "incarnation": "a"}
         assert server.call("POST", "/v1/pools/pool/workers", register)[0] == 200
         lease = pool.lease("me", 60_000, renew=False)
