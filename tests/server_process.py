@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 COMMAND = [sys.executable, "-m", "blockyard.server"]
+SELDOM = ("--snapshot-interval-s", "86400")
+"""A server of many tests takes no snapshots by age: each is a process, of every pool that a test has left."""
 READY = "blockyard is ready at "
 TIMEOUT_S = 60
 
@@ -99,7 +101,7 @@ def logging_server(stderr: int | None, /, *options: str, **variables: str) -> It
     with (
         TemporaryDirectory(prefix="blockyard-") as folder,
         start(
-            *("serve", "--port", "0", "--data-dir", folder, *options), stderr=stderr, **variables
+            *("serve", "--port", "0", "--data-dir", folder, *SELDOM, *options), stderr=stderr, **variables
         ) as process,
     ):
         try:
