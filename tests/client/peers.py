@@ -27,6 +27,22 @@ Answer: TypeAlias = bytes | Callable[[Received], bytes]
 
 DROP: Answer = b""
 
+STATS: dict[str, Any] = {
+    "epoch": 1,
+    "num_blocks": 8,
+    "num_free_blocks": 7,
+    "num_held_blocks": 0,
+    "num_cached_blocks": 0,
+    "usage": 0.0,
+    "hit_rate": None,
+    "num_sequences": 0,
+    "num_leases": 0,
+    "num_workers": 0,
+    "num_lost_workers": 0,
+    "counters": {},
+}
+"""A pool's figures, as a server answers them."""
+
 
 @dataclass(slots=True)
 class Peer:

@@ -43,23 +43,9 @@ from blockyard.client import (
     UnexpectedReply,
 )
 from blockyard.client.protocol import PoolCalls
-from client.peers import DROP, Received, forward, peer, problem, response, swallow
+from client.peers import DROP, STATS, Received, forward, peer, problem, response, swallow
 
 QUICK = RetryPolicy(max_attempts=4, first_pause_s=0.01, max_pause_s=0.01)
-STATS: dict[str, Any] = {
-    "epoch": 1,
-    "num_blocks": 8,
-    "num_free_blocks": 7,
-    "num_held_blocks": 0,
-    "num_cached_blocks": 0,
-    "usage": 0.0,
-    "hit_rate": None,
-    "num_sequences": 0,
-    "num_leases": 0,
-    "num_workers": 0,
-    "num_lost_workers": 0,
-    "counters": {},
-}
 
 
 @pytest.fixture(params=["lean", "httpx"])

@@ -18,27 +18,13 @@ from blockyard.client import (
     PoolElsewhere,
     RetryPolicy,
 )
-from client.peers import DROP, Answer, Peer, Received, elsewhere, owned, peer, problem, response
+from client.peers import DROP, STATS, Answer, Peer, Received, elsewhere, owned, peer, problem, response
 from waiting import wait_for
 
 TOKEN = "byd_00ff_" + 32 * "5e"
 WAYS = ["lean", "httpx", "async lean", "async httpx"]
 NO_PAUSE = RetryPolicy(first_pause_s=600.0, max_pause_s=600.0, max_total_s=6_000.0)
 QUICK = RetryPolicy(max_attempts=6, first_pause_s=0.01, max_pause_s=0.01)
-STATS: dict[str, Any] = {
-    "epoch": 1,
-    "num_blocks": 8,
-    "num_free_blocks": 7,
-    "num_held_blocks": 0,
-    "num_cached_blocks": 0,
-    "usage": 0.0,
-    "hit_rate": None,
-    "num_sequences": 0,
-    "num_leases": 0,
-    "num_workers": 0,
-    "num_lost_workers": 0,
-    "counters": {},
-}
 GRANTED = {"lease_id": "l", "epoch": 1, "ttl_ms": 600_000, "expires_at_ms": 1}
 NOT_READY = problem(503, "not_ready", retry_after_ms=1)
 

@@ -1,10 +1,8 @@
 """Leases: a silent node is found dead once its lease is over, and not before; then it knows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-
-import pytest
 
 from blockyard.server.cluster.bucket import Bucket
 from blockyard.server.cluster.connection import Connection
@@ -13,16 +11,10 @@ from blockyard.server.cluster.lease import Lease
 from blockyard.server.cluster.members import Member, Members
 from blockyard.server.cluster.tasks import all_of, end
 from blockyard.server.trial.nats_servers import NatsServers
-from cluster.in_nats import connected, one_server
+from cluster.in_nats import connected
 
 LEASE_MS = 600
 WITHIN_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[NatsServers]:
-    with one_server() as servers:
-        yield servers
 
 
 class Node:

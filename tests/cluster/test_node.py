@@ -1,7 +1,7 @@
 """Nodes within one process, over a real NATS server: what others do to them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,17 +25,11 @@ from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.interface import PoolKey
 from blockyard.server.pools import Pools
 from blockyard.server.trial.nats_servers import NatsServers
-from cluster.in_nats import connected, one_server
+from cluster.in_nats import connected
 from cluster.streams import CONFIG
 
 LEASE_MS = 2_000
 WITHIN_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[NatsServers]:
-    with one_server() as servers:
-        yield servers
 
 
 class Node:

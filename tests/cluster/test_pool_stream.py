@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,17 +14,11 @@ from blockyard.server.cluster.pool_stream import Outrun, PoolStream
 from blockyard.server.cluster.reader import StreamReader
 from blockyard.server.journal.interface import PoolKey, Record
 from blockyard.server.trial.nats_servers import NatsServers
-from cluster.in_nats import connected, one_server
+from cluster.in_nats import connected
 from cluster.streams import REGISTERED, batch, pool_after
 
 NAMES = Names("test")
 KEY = REGISTERED.key
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[NatsServers]:
-    with one_server() as servers:
-        yield servers
 
 
 async def new_stream(connection: Connection, key: int) -> PoolStream:

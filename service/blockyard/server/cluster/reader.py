@@ -58,7 +58,6 @@ class StreamReader:
         stream: Its name.
         after: The first message is the one behind this sequence, or the first of all that there still are.
         subject: Of the messages; None: all.
-
     """
 
     def __init__(

@@ -166,51 +166,45 @@ class Registry:
 
     async def note_owner(self, name: str, node: str, ownership: int) -> None:
         """``node`` owns the pool now, under this number. Raises what NATS says against it."""
-        await self._note(
-            name,
-            lambda known: (
-                replace(known, node=node, ownership=ownership) if known.ownership < ownership else None
-            ),
-        )
+
+        def noted(known: RegisteredPool) -> bytes | None:
+            is_news = known.ownership < ownership
+            return replace(known, node=node, ownership=ownership).encode() if is_news else None
+
+        await self._change(name, noted)
 
     async def note_snapshot(self, name: str, key: PoolKey, sequence: int) -> None:
         """The pool has a snapshot behind this message. Raises what NATS says against it."""
-        await self._note(
-            name,
-            lambda known: (
-                replace(known, snapshot=sequence) if known.key == key and known.snapshot < sequence else None
-            ),
-        )
 
-    async def _note(self, name: str, change: Callable[[RegisteredPool], RegisteredPool | None]) -> None:
-        """Set a pool to what ``change`` makes of it, unless that is None, or the pool is no more."""
-        while True:
-            known = await self.look(name)
-            noted = None if known is None else change(known)
-            if known is None or noted is None:
-                return
-            try:
-                revision = await self._bucket.update(name, noted.encode(), known.revision)
-            except Raced:
-                continue
-            self._hear(Stored(name, noted.encode(), revision))
-            return
+        def noted(known: RegisteredPool) -> bytes | None:
+            is_news = known.key == key and known.snapshot < sequence
+            return replace(known, snapshot=sequence).encode() if is_news else None
+
+        await self._change(name, noted)
 
     async def delete(self, pool: RegisteredPool, ownership: int) -> None:
         """Forget a pool, if it is still there under its key; not the number of its last owner.
 
         Raises what NATS says against it.
         """
+
+        def buried(known: RegisteredPool) -> bytes | None:
+            return _Grave(max(ownership, known.ownership)).encode() if known.key == pool.key else None
+
+        await self._change(pool.name, buried)
+
+    async def _change(self, name: str, change: Callable[[RegisteredPool], bytes | None]) -> None:
+        """Set a pool's value to what ``change`` makes of it, unless that is None, or the pool is no more."""
         while True:
-            known = await self.look(pool.name)
-            if known is None or known.key != pool.key:
+            known = await self.look(name)
+            value = None if known is None else change(known)
+            if known is None or value is None:
                 return
-            grave = _Grave(max(ownership, known.ownership)).encode()
             try:
-                revision = await self._bucket.update(pool.name, grave, known.revision)
+                revision = await self._bucket.update(name, value, known.revision)
             except Raced:
                 continue
-            self._hear(Stored(pool.name, grave, revision))
+            self._hear(Stored(name, value, revision))
             return
 
     def _hear(self, stored: Stored) -> None:
