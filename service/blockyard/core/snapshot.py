@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Pool")
 
-SNAPSHOT_FORMAT = 4
-_WITHOUT_TENANTS = 3
-"""The format before it, which is read as well."""
+SNAPSHOT_FORMAT = 5
+_EARLIER_FORMATS = (3, 4)
+"""Read as well: 3 has no tenants, 4 no pins and no forks."""
 
 
 def take_snapshot(pool: "Pool") -> dict[str, Any]:
@@ -52,7 +52,7 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     Raises:
         InvalidRequest: The snapshot is of another format.
     """
-    if state["format"] not in (_WITHOUT_TENANTS, SNAPSHOT_FORMAT):
+    if state["format"] not in (*_EARLIER_FORMATS, SNAPSHOT_FORMAT):
         raise InvalidRequest.of(
             "format", f"this version reads format {SNAPSHOT_FORMAT}, not {state['format']}"
         )
