@@ -1,7 +1,8 @@
 """What requests are made of: prompts of pieces of text, and the hashes of the blocks that these fill.
 
 Blocks have equal hashes exactly when their content and all that stands before it is equal: a document is
-found again behind the same system prompt, and not behind another one, nor where it begins elsewhere in a block.
+found again behind the same system prompt, and not behind another one, nor where it begins elsewhere in a
+block.
 """
 
 from dataclasses import dataclass

@@ -15,8 +15,8 @@ NUM_TOPICS = 500
 def shifting(draw: Draw, writer: Writer) -> Iterator[Prompt]:
     """Popular texts, chats about them, scans and bursts, whose shares change abruptly from phase to phase.
 
-    What is popular drifts within a phase: every few sessions the text that was asked for the most falls behind
-    all others. With a phase, half of the texts are replaced by new ones.
+    What is popular drifts within a phase: every few sessions the text that was asked for the most falls
+    behind all others. With a phase, half of the texts are replaced by new ones.
     """
     yield from interleave(_Shifting(draw, writer).sessions())
 
