@@ -1,10 +1,10 @@
 """The most block hits that foresight can give: an upper bound for every policy.
 
-Blocks are asked for one after the other, in the order of the requests and of the blocks in them. Each is a hit
-if it is kept at that time, be those before it kept or not. A block that was asked for is kept or not, as is
-best, until it is asked for again, and at most ``capacity`` blocks are kept at a time: those of the request
-that is being served are no exception. So a pool, which holds these, and finds no block behind a missing one,
-does not reach it.
+Blocks are asked for one after the other, in the order of the requests and of the blocks in them. Each is a
+hit if it is kept at that time, be those before it kept or not. A block that was asked for is kept or not, as
+is best, until it is asked for again, and at most ``capacity`` blocks are kept at a time: those of the request
+that is being served need not be. So a pool, which holds these, and finds no block behind a missing one, does
+not quite reach it.
 
 On the recorded trace, every hash id taken for a block, those of partial blocks too, it gives .1907 of all
 blocks at 1,000, .2945 at 3,000 and .3664 at 10,000.

@@ -1,6 +1,7 @@
 """All workloads of the laboratory: those that are made, and the recorded trace where it is there."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.laboratory.adverse import bursts, loop, one_shot, recency
@@ -12,7 +13,6 @@ from benchmarks.laboratory.workload import Kind, Workload
 from blockyard.server.commands.replay.trace import TraceFile
 
 TRACE_BLOCK_SIZE = 512
-RECORDED = "conversation"
 
 KINDS = {
     kind.name: kind
@@ -33,20 +33,66 @@ KINDS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeSource:
+    """A workload that is made.
+
+    Attributes:
+        kind: A name in `KINDS`.
+        seed: Another seed gives another workload.
+        num_requests: None for as many as are worth a look.
+    """
+
+    kind: str
+    seed: int = 0
+    num_requests: int | None = None
+
+    @property
+    def name(self) -> str:
+        """That of its kind."""
+        return self.kind
+
+    def workload(self) -> Workload:
+        """It."""
+        return KINDS[self.kind].make(self.seed, self.num_requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSource:
+    """A workload that was recorded.
+
+    Attributes:
+        path: The trace.
+        block_size: Tokens that one of its hash ids stands for, and a block holds.
+        num_requests: Of the first ones; None for all.
+    """
+
+    path: Path
+    block_size: int = TRACE_BLOCK_SIZE
+    num_requests: int | None = None
+
+    @property
+    def name(self) -> str:
+        """That of the file, less what is the same in all."""
+        return self.path.stem.removesuffix("_trace")
+
+    def workload(self) -> Workload:
+        """It.
+
+        Raises:
+            TraceError: The file cannot be read.
+        """
+        trace = TraceFile(path=self.path, id_block_size=self.block_size, block_size=self.block_size)
+        return Workload(
+            name=self.name, block_size=self.block_size, requests=list(trace.read(self.num_requests))
+        )
+
+
+Source = MadeSource | TraceSource
+
+
 def recorded_trace() -> Path | None:
     """The recorded trace: that which BLOCKYARD_TRACE names, or the one beside the checkout; None without."""
     beside = Path(__file__).parents[4] / "shared" / "traces" / "conversation_trace.jsonl"
     path = Path(os.environ.get("BLOCKYARD_TRACE", beside))
     return path if path.is_file() else None
-
-
-def read_trace(path: Path, block_size: int = TRACE_BLOCK_SIZE, limit: int | None = None) -> Workload:
-    """The requests of a trace whose hash ids stand for ``block_size`` tokens each, at most ``limit``.
-
-    Raises:
-        TraceError: It cannot be read.
-    """
-    trace = TraceFile(path=path, id_block_size=block_size, block_size=block_size)
-    return Workload(
-        name=path.stem.removesuffix("_trace"), block_size=block_size, requests=list(trace.read(limit))
-    )
