@@ -13,17 +13,7 @@ HERE = Path(__file__).parent
 SMALL = {
     "bench_cluster.py": ["--num-blocks", "2000", "--take-overs", "1", "--seconds", "0.3", "--rounds", "1"],
     "bench_cluster_size.py": ["--nodes", "5", "--pools", "20", "--num-blocks", "2000"],
-    "bench_eviction.py": [
-        "--requests",
-        "100",
-        "--workloads",
-        "chat",
-        "loop",
-        "--capacities",
-        "300",
-        "--jobs",
-        "2",
-    ],
+    "bench_eviction.py": ["--requests", "100", "--workloads", "chat", "loop", "--capacities", "300"],
     "bench_events.py": ["--subscribers", "5", "--turns", "1", "--turn-s", "0.2"],
     "bench_hashing.py": ["--num-tokens", "4096", "--repeat", "1"],
     "bench_planning.py": ["--rounds", "1", "--layers", "24"],

@@ -47,7 +47,7 @@ def agents(draw: Draw, writer: Writer) -> Iterator[Prompt]:
     """Agents at work side by side: each turn adds a call and what a tool replied, seconds after the last.
 
     An agent's instructions and tools are long, and shared by all of its tasks. One turn in thirty waits for a
-    person. A third of the tasks hands a part to a helper, which begins with the same instructions.
+    person.
     """
     preambles = [writer.say(NOTHING, draw.tokens(2_000, 5_000, 12_000)) for _ in range(NUM_AGENTS)]
     used = Popularity(NUM_AGENTS)
