@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing import get_context
 
 from benchmarks.laboratory.optimum import optimal_hits
 from benchmarks.laboratory.replay import fits, replay
@@ -94,7 +95,8 @@ def measure_all(sources: Sequence[Source], capacities: Sequence[int], num_jobs: 
     if num_jobs == 1:
         yield from (_measure(*pair) for pair in pairs)
         return
-    with ProcessPoolExecutor(num_jobs) as processes:
+    # Spawned, as the caller may have threads, and one that shows the progress does.
+    with ProcessPoolExecutor(num_jobs, get_context("spawn")) as processes:
         yield from processes.map(_measure, *zip(*pairs, strict=True))
 
 
