@@ -106,10 +106,11 @@ class NaiveTables:
         store.to_copy[kept] = sequence.lease_id
 
     def release_copies(self, copies: Copies, *, are_made: bool = True) -> int:
-        """Source, destination, copy by copy. A state that was not copied is kept no more."""
+        """Source, destination, copy by copy. What was not copied is found no more."""
         device = self.stores[0]
         for _, destination in copies:
-            if device.to_copy.pop(destination, None) is not None and not are_made:
+            device.to_copy.pop(destination, None)
+            if not are_made:
                 device.forget(destination)
         num_freed = sum(self.stores[0].release([block]) for copy in copies for block in copy)
         copies.clear()

@@ -52,6 +52,7 @@ from core.drawn_requests import (
     DrawnStep,
     admissions,
     extensions,
+    often,
     picks,
     prompts,
     steps,
@@ -153,6 +154,17 @@ class PoolMachine(RuleBasedStateMachine):
     def step(self, *, lease: int, drawn: DrawnStep, once: bool) -> None:
         command = self.schedulers.step(self.schedulers.pick_lease(lease), drawn)
         self.pair.do(command, once=once)
+
+    @rule(drawn=extensions, num_forks=st.integers(1, 3), with_content=often, once=rarely)
+    def fork(self, *, drawn: DrawnExtension, num_forks: int, with_content: bool, once: bool) -> None:
+        """Mostly, parent and forks go on by different ways at once."""
+        sequence = self.schedulers.pick_sequence(drawn.pick)
+        if sequence is None:
+            return
+        self.pair.do(self.schedulers.fork(sequence, num_forks, with_content=with_content), once=once)
+        holder = self.pair.naive.leases[sequence.lease_id]
+        if drawn.num_rejected:
+            self.pair.do(self.schedulers.extend(self.schedulers.held_by(holder)[-1], drawn))
 
     # A rule is drawn as often as it is named: these three times, the others once.
     admit_again, admit_once_more = admit, admit

@@ -15,6 +15,7 @@ from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Content, ContentReader, Told
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
+from blockyard.core.forks import MAX_FORKS, Replaced
 from blockyard.core.ids import BlockId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
@@ -333,6 +334,70 @@ class Sequences:
         self._allocator.headroom.note(sequence)
         return num_published
 
+    def check_fork(
+        self, lease: Lease, sequence: Sequence, new_ids: abc.Sequence[SequenceId], told: Told
+    ) -> Content:
+        """Refuse forks of a sequence of ``lease`` that no pool could grant.
+
+        Args:
+            lease: Whose they will be.
+            sequence: What is to be forked.
+            new_ids: Of the forks.
+            told: What is told of the sequence's tokens.
+
+        Returns:
+            Its content.
+
+        Raises:
+            InvalidRequest: No id is given, too many are, or one twice or of a sequence of the lease; or the
+                sequence cannot be forked where it stands, or its content is not valid.
+            SequenceExistsElsewhere: Another lease of the tenant has a sequence of one of these ids.
+        """
+        if not 0 < len(new_ids) <= MAX_FORKS:
+            raise InvalidRequest.of("new_sequence_ids", f"has {len(new_ids)} ids: 1 to {MAX_FORKS} are taken")
+        if len(set(new_ids)) != len(new_ids):
+            raise InvalidRequest.of("new_sequence_ids", "names a sequence twice")
+        for sequence_id in new_ids:
+            if sequence_id in lease.sequences:
+                raise InvalidRequest.of("new_sequence_ids", f"{sequence_id!r} is a sequence's already")
+            self.check_free_id(sequence.tenant, sequence_id)
+        self._allocator.forks.check(sequence)
+        content = self.check_content(sequence, sequence.num_tokens, told)
+        self._contents.check_fork(sequence, content)
+        return content
+
+    def fork(
+        self, lease: Lease, sequence: Sequence, new_ids: abc.Sequence[SequenceId], content: Content
+    ) -> list[Sequence]:
+        """Begin forks of a sequence of ``lease``, after `check_fork`, which has returned ``content``.
+
+        Raises:
+            InsufficientBlocks: There are too few for what cannot be shared; nothing was done.
+        """
+        try:
+            self._allocator.require_forks(sequence, len(new_ids))
+        except InsufficientBlocks:
+            self._counters.num_refused_allocations += 1
+            raise
+        self._learn(sequence, content)
+        self._publish(sequence)
+        forks = []
+        for sequence_id, tables in zip(
+            new_ids, self._allocator.forks.fork(sequence, len(new_ids), lease.copies), strict=True
+        ):
+            fork = sequence.forked(sequence_id, SequenceHandle(self.next_handle), tables)
+            self.next_handle += 1
+            self.register(lease, fork)
+            forks.append(fork)
+        self._counters.num_admitted_sequences += len(forks)
+        self._counters.num_forked_sequences += len(forks)
+        self._allocator.headroom.note(sequence)
+        return forks
+
+    def take_replaced(self) -> Replaced | None:
+        """See `Forks.take_replaced`."""
+        return self._allocator.forks.take_replaced()
+
     def free(self, lease: Lease, sequence: Sequence) -> int:
         """End a sequence of ``lease``. Returns how many blocks became free."""
         del lease.sequences[sequence.sequence_id]
@@ -341,6 +406,10 @@ class Sequences:
         del lease.by_handle[sequence.handle]
         self._counters.num_freed_sequences += 1
         return self._allocator.free(sequence)
+
+    def fork_problems(self) -> list[str]:
+        """See `Forks.problems`."""
+        return self._allocator.forks.problems(self)
 
     def register(self, lease: Lease, sequence: Sequence) -> None:
         """Make a sequence known by its id and handle, and to the lease that holds it."""
