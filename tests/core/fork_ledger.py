@@ -9,7 +9,7 @@ from typing import Any
 from blockyard.core.ids import NULL_BLOCK, BlockId
 from blockyard.core.pool import Pool
 from blockyard.core.sequence import Sequence
-from core.naive_forks import is_overwritten, num_shared
+from core.naive_forks import is_overwritten
 
 
 def check_written_alone(before: dict[str, Any], pool: Pool) -> None:
@@ -35,13 +35,16 @@ def check_written_alone(before: dict[str, Any], pool: Pool) -> None:
 def _written(pool: Pool, number: int, sequence: Sequence, num_before: int) -> list[BlockId]:
     """What it may write into by now, beside nulls: where its new tokens stand, and where states run."""
     group, table = pool.config.groups[number], sequence.tables[number].block_ids
-    if is_overwritten(group):
-        begin = num_shared(group, table, sequence.num_granted_tokens)
+    if group.kind == "mamba":  # a state at the end of its block is not written over
+        begin = sequence.num_granted_tokens // group.block_size
+    elif is_overwritten(group):
+        begin = 0
     elif group.kind == "cross_attention" or sequence.num_granted_tokens <= num_before:
         return []
     else:
         begin = num_before // group.block_size
-    return [block for block in table[begin:] if block != NULL_BLOCK]
+    store = pool.stores[group.is_host_resident]  # what is published by now is full, and may be found by now
+    return [block for block in table[begin:] if block != NULL_BLOCK and not store.is_published(block)]
 
 
 def _check_copied(pool: Pool, sequence: Sequence, was: dict[str, Any]) -> None:
