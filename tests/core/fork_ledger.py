@@ -19,6 +19,9 @@ def check_written_alone(before: dict[str, Any], pool: Pool) -> None:
     for sequence in pool.sequences:
         for group, table in zip(pool.config.groups, sequence.tables, strict=True):
             named.update((group.is_host_resident, block) for block in table.block_ids if block != NULL_BLOCK)
+    for lease in pool.leases.values():
+        sources = {source for source, _ in lease.copies}
+        assert sources.isdisjoint(block for _, block in lease.copies), "a block is both copied and written"
     for sequence in pool.sequences:
         was = known.get(sequence.handle)
         if was is None and sequence.num_forked_tokens == sequence.num_granted_tokens:

@@ -201,6 +201,11 @@ class NaiveSequences:
             self.prefixes.store_of(number).touch(table)
         for number, (group, table) in enumerate(zip(groups, tables, strict=True)):
             if ends_inside[number]:
+                for source, destination in copies:
+                    if destination == table[-1]:  # not there yet: its content is copied from where it is
+                        self.prefixes.store_of(number).touch([source])
+                        self.prefixes.store_of(number).release([destination])
+                        table[-1] = source
                 table[-1] = self.tables.copy_of(number, table[-1], copies)
             fill(group, table, required[number], self.prefixes.store_of(number).take, is_first=True)
         self._num_handles += 1

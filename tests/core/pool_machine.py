@@ -7,6 +7,7 @@ have changed nothing.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
@@ -163,8 +164,9 @@ class PoolMachine(RuleBasedStateMachine):
             return
         self.pair.do(self.schedulers.fork(sequence, num_forks, with_content=with_content), once=once)
         holder = self.pair.naive.leases[sequence.lease_id]
-        if drawn.num_rejected:
-            self.pair.do(self.schedulers.extend(self.schedulers.held_by(holder)[-1], drawn))
+        on_and_on = replace(drawn, num_rejected=0, num_more=max(drawn.num_more, 1))
+        for each in (self.schedulers.held_by(holder)[-1], sequence)[: drawn.pick % 3]:
+            self.pair.do(self.schedulers.extend(each, on_and_on))
 
     # A rule is drawn as often as it is named: these three times, the others once.
     admit_again, admit_once_more = admit, admit

@@ -13,7 +13,7 @@ from typing import Final
 from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig, Publish
-from blockyard.core.forks import Copies, Forks, copy_of
+from blockyard.core.forks import Copies, Forks, copied_from, copy_of
 from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
@@ -149,7 +149,8 @@ class Allocator:
         sequence.num_committed_tokens = hit.num_tokens
         for kind, store, table, is_shared in zip(self._kinds, self._stores, tables, ends_inside, strict=True):
             if is_shared:  # the table's hold on the shared block is the copy's from now on
-                table.block_ids[-1] = copy_of(table.block_ids[-1], store, copies)
+                found = copied_from(table.block_ids[-1], store, copies)
+                table.block_ids[-1] = copy_of(found, store, copies)
             kind.grow(table, demand, store.take)
 
     def can_take_back(self, sequence: Sequence, num_tokens: int) -> bool:

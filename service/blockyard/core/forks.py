@@ -192,6 +192,19 @@ def own_copy_of(block: BlockId, store: BlockStore, copies: Copies) -> BlockId:
     return copy_of(block, store, copies)
 
 
+def copied_from(block: BlockId, store: BlockStore, copies: Copies) -> BlockId:
+    """Where the content of ``block`` stands: elsewhere, if ``copies`` are to bring it first.
+
+    A table's hold on ``block`` is on that from now on. So no block is both copied and written.
+    """
+    for source, destination in copies:
+        if destination == block:
+            store.touch([source])
+            store.release([block])
+            return source
+    return block
+
+
 def _written(kind: Kind, table: BlockTable, num_tokens: int) -> list[BlockId]:
     """The blocks of ``table`` that later steps write over; nulls among them."""
     return table.block_ids[kind.num_shared_blocks(table, num_tokens) :] if kind.overwrites_blocks else []
