@@ -17,10 +17,10 @@ class Scheduled:
         new_block_ids: Per group, the entries appended to the block table.
         block_ids: Per group, the whole table: the scheduler's own lists, which grow with later steps, and
             change in no other way but by ``replaced``. An entry that the server has dropped meanwhile still
-            stands here, and is null there: behind a window, where no token looks any more, or of a recurrent group's earlier
-            states. Such a group's states for speculated tokens are appended anew where they move on: their
-            old entries say where the state lies that the running one goes on from. In this step only: the
-            block may be another sequence's after the next.
+            stands here, and is null there: behind a window, where no token looks any more, or of a recurrent
+            group's earlier states. Such a group's states for speculated tokens are appended anew where they
+            move on: their old entries say where the state lies that the running one goes on from. In this
+            step only: the block may be another sequence's after the next.
         replaced: Group, position and block of those entries that became another block by this step, as forks
             shared the one before. Their copies are among the step's.
     """
