@@ -163,10 +163,12 @@ class PoolMachine(RuleBasedStateMachine):
         if sequence is None:
             return
         self.pair.do(self.schedulers.fork(sequence, num_forks, with_content=with_content), once=once)
-        holder = self.pair.naive.leases[sequence.lease_id]
-        on_and_on = replace(drawn, num_rejected=0, num_more=max(drawn.num_more, 1))
-        for each in (self.schedulers.held_by(holder)[-1], sequence)[: drawn.pick % 3]:
-            self.pair.do(self.schedulers.extend(each, on_and_on))
+        both = (self.schedulers.held_by(self.pair.naive.leases[sequence.lease_id])[-1], sequence)
+        if drawn.pick % 4 == 1:
+            self.pair.do(self.schedulers.go_on(list({each.handle: each for each in both}.values())))
+        elif drawn.pick % 4:
+            on_and_on = replace(drawn, num_rejected=0, num_more=max(drawn.num_more, 1))
+            self.pair.do(self.schedulers.extend(both[drawn.pick % 2], on_and_on))
 
     # A rule is drawn as often as it is named: these three times, the others once.
     admit_again, admit_once_more = admit, admit

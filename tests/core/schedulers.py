@@ -166,6 +166,18 @@ class Schedulers:
             **told,
         )
 
+    def go_on(self, sequences: Sequence[NaiveSequence]) -> Step:
+        """A step of decoding: a token more each, but for those that are too long."""
+        limit = min(self._config.max_model_len or MAX_TOKENS, MAX_TOKENS)
+        able = [sequence for sequence in sequences if sequence.num_computed < limit]
+        return Step(
+            lease_id=sequences[0].lease_id,
+            extend=StepExtend(
+                sequences=[sequence.handle for sequence in able],
+                num_tokens=[sequence.num_computed + 1 for sequence in able],
+            ),
+        )
+
     def commit(self, sequence: NaiveSequence, *, num_behind: int, with_content: bool) -> Commit:
         return Commit(
             lease_id=sequence.lease_id,
