@@ -5,9 +5,9 @@ from fastapi.testclient import TestClient
 from api.support import make_api, make_lease, make_pool
 
 
-def start(api: TestClient, **config: object) -> tuple[str, str]:
+def start(api: TestClient) -> tuple[str, str]:
     """A pool and a lease, which has "a" of six tokens in blocks of four."""
-    pool = make_pool(api, **config)
+    pool = make_pool(api)
     lease = make_lease(api, pool)
     ask = {"lease_id": lease, "sequence_id": "a", "num_tokens": 6}
     assert api.post(f"{pool}/allocate", json=ask).json()["block_ids"] == [[1, 2]]

@@ -58,7 +58,8 @@ def check_fork(
         not 1 <= len(new_ids) <= MAX_FORKS
         or len(set(new_ids)) < len(new_ids)
         or any(
-            group.is_host_resident and sequence.num_computed % group.block_size > 0 for group in config.groups
+            group.is_host_resident and (is_overwritten(group) or sequence.num_computed % group.block_size > 0)
+            for group in config.groups
         )
         or (config.enable_prefix_caching and 0 < len(content.hashes) < num_needed)
     ):

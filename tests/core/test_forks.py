@@ -279,6 +279,10 @@ def test_on_the_host_a_sequence_is_forked_where_its_block_is_full() -> None:
         fork(pool, "a", "b")
     pool.allocate("a", 8)
     assert fork(pool, "a", "b").block_ids == [[[1, 2], [1, 2]]]
+    circle = WorkedPool(FULL, group("circular_buffer", is_host_resident=True), num_host_blocks=8)
+    circle.allocate("a", 8)
+    with pytest.raises(InvalidRequest, match="on the host"):
+        fork(circle, "a", "b")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def audit(pool: "Pool") -> Audit:
     for store in pool.stores[1:]:
         host_problems = _audit_store(pool, store, pool.config.num_host_blocks)[2]
         problems += [f"host: {problem}" for problem in host_problems]
-    problems += pool.sequences.fork_problems()
+    problems += pool.sequences.forks.problems(pool.sequences)
     if pool.events is not None:
         problems += pool.events.problems()
     problems += _tenant_problems(pool)

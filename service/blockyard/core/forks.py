@@ -16,13 +16,13 @@ these are. One does so as long as its sequence has no more tokens than were fork
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from collections.abc import Sequence as SequenceOf
 from typing import Final, TypeAlias
 
 from blockyard.core.block_store import BlockStore
 from blockyard.core.errors import InvalidRequest
-from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex
+from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, SequenceId
 from blockyard.core.kinds import Kind
 from blockyard.core.sequence import BlockTable, Sequence
 
@@ -56,18 +56,38 @@ class Forks:
         self._device = device
         self.replaced: Replaced = []
 
-    def check(self, sequence: Sequence) -> None:
-        """Refuse to fork what would have to be copied on the host: reported copies are the device's.
+    def check(
+        self,
+        sequence: Sequence,
+        new_ids: SequenceOf[SequenceId],
+        known: Container[SequenceId],
+    ) -> None:
+        """Refuse forks that cannot be.
+
+        Args:
+            sequence: What is to be forked.
+            new_ids: Of the forks.
+            known: Ids that the lease has already.
 
         Raises:
-            InvalidRequest: The last block of ``sequence`` lies there, and is not full.
+            InvalidRequest: There are none, too many or one twice, or one is known; or a block of ``sequence``
+                that has to be copied lies on the host: reported copies are the device's.
         """
+        if not 0 < len(new_ids) <= MAX_FORKS:
+            raise InvalidRequest.of("new_sequence_ids", f"has {len(new_ids)} ids: 1 to {MAX_FORKS} are taken")
+        if len(set(new_ids)) != len(new_ids):
+            raise InvalidRequest.of("new_sequence_ids", "names a sequence twice")
+        for sequence_id in new_ids:
+            if sequence_id in known:
+                raise InvalidRequest.of("new_sequence_ids", f"{sequence_id!r} is a sequence's already")
         for kind, store in zip(self._kinds, self._stores, strict=True):
-            if store is not self._device and kind.open_position(sequence.num_granted_tokens) is not None:
+            is_open = kind.open_position(sequence.num_granted_tokens) is not None
+            if store is not self._device and (is_open or kind.overwrites_blocks):
                 raise InvalidRequest.of(
                     "sequence_id",
-                    f"sequence {sequence.sequence_id!r} has {sequence.num_granted_tokens} tokens, which end "
-                    f"inside a block on the host: fork it where one of {kind.block_size} tokens ends",
+                    f"sequence {sequence.sequence_id!r} has {sequence.num_granted_tokens} tokens, and a block "
+                    "that is not full, or is written over, on the host, where none is copied: fork it where "
+                    f"{kind.block_size} tokens fill one",
                 )
 
     def num_own(self, sequence: Sequence) -> list[int]:

@@ -440,7 +440,7 @@ class Pool:
             block_ids=block_ids,
             copies=[list(copy) for copy in lease.copies],
             num_free_blocks=self.store.num_free_blocks,
-            replaced=self.sequences.take_replaced(),
+            replaced=self.sequences.forks.take_replaced(),
         )
 
     def _fork(self, command: ask.Fork, lease: Lease) -> tell.Forked:
@@ -512,7 +512,7 @@ class Pool:
             copies=[list(copy) for copy in lease.copies],
             admit=admit,
             num_free_blocks=self.store.num_free_blocks,
-            replaced=self.sequences.take_replaced(),
+            replaced=self.sequences.forks.take_replaced(),
         )
         if command.step_id is not None:
             lease.last_step = reply

@@ -15,7 +15,6 @@ from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Content, ContentReader, Told
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
-from blockyard.core.forks import MAX_FORKS, Replaced
 from blockyard.core.ids import BlockId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
@@ -48,6 +47,7 @@ class Sequences:
     ) -> None:
         self._config = config
         self._allocator = Allocator(config, stores, events)
+        self.forks = self._allocator.forks
         self._chunk_ends = ChunkEnds.of(
             config.groups,
             scheduler_block_size=config.scheduler_block_size,
@@ -353,15 +353,9 @@ class Sequences:
                 sequence cannot be forked where it stands, or its content is not valid.
             SequenceExistsElsewhere: Another lease of the tenant has a sequence of one of these ids.
         """
-        if not 0 < len(new_ids) <= MAX_FORKS:
-            raise InvalidRequest.of("new_sequence_ids", f"has {len(new_ids)} ids: 1 to {MAX_FORKS} are taken")
-        if len(set(new_ids)) != len(new_ids):
-            raise InvalidRequest.of("new_sequence_ids", "names a sequence twice")
+        self.forks.check(sequence, new_ids, lease.sequences)
         for sequence_id in new_ids:
-            if sequence_id in lease.sequences:
-                raise InvalidRequest.of("new_sequence_ids", f"{sequence_id!r} is a sequence's already")
             self.check_free_id(sequence.tenant, sequence_id)
-        self._allocator.forks.check(sequence)
         content = self.check_content(sequence, sequence.num_tokens, told)
         self._contents.check_fork(sequence, content)
         return content
@@ -382,9 +376,8 @@ class Sequences:
         self._learn(sequence, content)
         self._publish(sequence)
         forks = []
-        for sequence_id, tables in zip(
-            new_ids, self._allocator.forks.fork(sequence, len(new_ids), lease.copies), strict=True
-        ):
+        each = self.forks.fork(sequence, len(new_ids), lease.copies)
+        for sequence_id, tables in zip(new_ids, each, strict=True):
             fork = sequence.forked(sequence_id, SequenceHandle(self.next_handle), tables)
             self.next_handle += 1
             self.register(lease, fork)
@@ -394,10 +387,6 @@ class Sequences:
         self._allocator.headroom.note(sequence)
         return forks
 
-    def take_replaced(self) -> Replaced | None:
-        """See `Forks.take_replaced`."""
-        return self._allocator.forks.take_replaced()
-
     def free(self, lease: Lease, sequence: Sequence) -> int:
         """End a sequence of ``lease``. Returns how many blocks became free."""
         del lease.sequences[sequence.sequence_id]
@@ -406,10 +395,6 @@ class Sequences:
         del lease.by_handle[sequence.handle]
         self._counters.num_freed_sequences += 1
         return self._allocator.free(sequence)
-
-    def fork_problems(self) -> list[str]:
-        """See `Forks.problems`."""
-        return self._allocator.forks.problems(self)
 
     def register(self, lease: Lease, sequence: Sequence) -> None:
         """Make a sequence known by its id and handle, and to the lease that holds it."""
