@@ -177,9 +177,12 @@ POOLS_OF_BUGS = {
 """Where bugs are looked for that few of all pools would show."""
 
 SEEDS_OF_BUGS = {
-    **{bug.__name__: 1 for bug in (SlidingDraftsDropNothing, UnsettledStatesShared)},
-    **{bug.__name__: 2 for bug in (CopiesLostInSnapshot, SlotsForOneMore)},
-    **{bug.__name__: 3 for bug in (DropsForgotten, PublishedALittleLate, RefusalTakesBackTokens)},
-    ClearingUntold.__name__: 5,
+    **{bug.__name__: 1 for bug in (CopiesHeldTooLong, SlidingDraftsDropNothing)},
+    CopiesLostInSnapshot.__name__: 2,
+    DuplicatesUnorderedInSnapshot.__name__: 3,
+    **{bug.__name__: 4 for bug in (CopiesNotCounted, RefusalTakesBackTokens, UnsettledStatesShared)},
+    **{bug.__name__: 5 for bug in (ClearingUntold, PublishedALittleLate)},
+    SlotsForOneMore.__name__: 6,
+    **{bug.__name__: 8 for bug in (DropsForgotten, OpenForksLostInSnapshot)},
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""

@@ -85,9 +85,9 @@ class Forks:
             if store is not self._device and (is_open or kind.overwrites_blocks):
                 raise InvalidRequest.of(
                     "sequence_id",
-                    f"sequence {sequence.sequence_id!r} has {sequence.num_granted_tokens} tokens, and a block "
-                    "that is not full, or is written over, on the host, where none is copied: fork it where "
-                    f"{kind.block_size} tokens fill one",
+                    f"sequence {sequence.sequence_id!r} has {sequence.num_granted_tokens} tokens, and a "
+                    "block that is not full, or is written over, on the host, where none is copied: "
+                    f"fork it where {kind.block_size} tokens fill one",
                 )
 
     def num_own(self, sequence: Sequence) -> list[int]:
