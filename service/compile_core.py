@@ -23,6 +23,7 @@ MODULES = (
     "chunk_ends",
     "compiled",
     "content",
+    "forks",
     "free_queue",
     "headroom",
     "histogram",

@@ -42,6 +42,7 @@ HOLDING = {
     "POST /v1/pools/{pool}/step",
     "POST /v1/pools/{pool}/allocate",
     "POST /v1/pools/{pool}/commit",
+    "POST /v1/pools/{pool}/fork",
     "POST /v1/pools/{pool}/free",
     "POST /v1/pools/{pool}/leases",
     "POST /v1/pools/{pool}/leases/{lease_id}/renew",

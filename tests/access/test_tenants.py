@@ -40,6 +40,10 @@ NAMING: dict[str, list[dict[str, Any]]] = {
         {"lease_id": "{lease_id}", "sequence_id": "{sequence_id}", "num_computed_tokens": 4},
         {"lease_id": "{own_lease}", "sequence_id": "{sequence_id}", "num_computed_tokens": 4},
     ],
+    "POST /v1/pools/{pool}/fork": [
+        {"lease_id": "{lease_id}", "sequence_id": "{sequence_id}", "new_sequence_ids": ["new"]},
+        {"lease_id": "{own_lease}", "sequence_id": "{sequence_id}", "new_sequence_ids": ["new"]},
+    ],
     "POST /v1/pools/{pool}/free": [
         {"lease_id": "{lease_id}", "sequence_ids": ["{sequence_id}"]},
         {"lease_id": "{own_lease}", "sequence_ids": ["{sequence_id}"]},

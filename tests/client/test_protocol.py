@@ -270,6 +270,7 @@ def test_a_lease_sends_its_id_and_epoch_with_each_change() -> None:
     changes: list[Call[Any]] = [
         calls.allocate("s", 10),
         calls.commit("s", 10),
+        calls.fork("s", ["t"]),
         calls.free(["s"]),
         calls.step(),
         calls.allocate_blocks(2),
@@ -292,6 +293,7 @@ def key_of(call: Call[Any]) -> str | None:
     [
         lease_calls().allocate("s", 1),
         lease_calls().commit("s", 1),
+        lease_calls().fork("s", ["t"]),
         lease_calls().free(["s"]),
         lease_calls().step(),
         lease_calls().allocate_blocks(1),

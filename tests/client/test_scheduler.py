@@ -637,4 +637,4 @@ def test_a_step_for_an_unknown_sequence_is_refused(scheduler: Scheduler, argumen
 def test_only_a_callers_verbs_are_public() -> None:
     public = {name for name in dir(Scheduler) if not name.startswith("_")}
     between = {"add", "append", "computed", "reject", "finish", "preempt", "block_ids", "waiting", "running"}
-    assert public == between | {"step", "resume", "restart", "is_step_under_way"}
+    assert public == between | {"step", "resume", "fork", "restart", "is_step_under_way"}

@@ -10,6 +10,7 @@ from blockyard.core.commands import (
     Command,
     Commit,
     CreateLease,
+    Fork,
     FreeBlocks,
     RenewLease,
     ResetPrefixCache,
@@ -160,13 +161,22 @@ def _own_sequence_faults(lease: NaiveLease, sequence: NaiveSequence) -> dict[str
             **content,
         )
 
-    bad = {
+    def fork(*new_ids: SequenceId) -> Fork:
+        return Fork(lease_id=lease.lease_id, sequence_id=sequence.sequence_id, new_sequence_ids=new_ids)
+
+    bad: dict[str, Command] = {
         "fewer tokens than computed": allocate(replace(known, num_tokens=sequence.num_computed - 1)),
         "more computed than granted": allocate(known, sequence.num_computed + 1),
         "less computed than committed": allocate(known, sequence.num_committed - 1),
         "commit of more than granted": commit(sequence.num_computed + 1),
         "commit of less than nothing": commit(-1),
+        "fork of no id": fork(),
+        "fork of one id twice": fork(NO_SEQUENCE, NO_SEQUENCE),
+        "fork of its own id": fork(sequence.sequence_id),
+        "too many forks": fork(*(SequenceId(f"fork {number}") for number in range(129))),
     }
+    if sequence.num_forked > sequence.num_committed:
+        bad["less computed than forked"] = allocate(known, sequence.num_forked - 1)
     if sequence.num_committed == 0:
         bad["extension to no tokens"] = allocate(replace(known, num_tokens=0), 0)
     if sequence.content.token_ids:
@@ -184,6 +194,10 @@ def _foreign_sequence_faults(lease: NaiveLease, foreign: NaiveSequence) -> dict[
         "id of another lease": (
             Allocate(lease_id=lease.lease_id, admission=Admission(sequence_id=name, num_tokens=1)),
             SequenceExistsElsewhere,
+        ),
+        "fork of another lease's sequence": (
+            Fork(lease_id=lease.lease_id, sequence_id=name, new_sequence_ids=[NO_SEQUENCE]),
+            SequenceNotFound,
         ),
         "commit of another lease's sequence": (
             Commit(lease_id=lease.lease_id, sequence_id=name, num_computed_tokens=0),

@@ -17,6 +17,7 @@ from blockyard.core.commands import (
     CreateLease,
     DeleteLease,
     ExpireLeases,
+    Fork,
     Free,
     FreeBlocks,
     Heartbeat,
@@ -47,6 +48,7 @@ from blockyard.core.replies import (
     BlocksFreed,
     CacheReset,
     Committed,
+    Forked,
     Found,
     Freed,
     LeaseGranted,
@@ -274,12 +276,13 @@ class NaivePool:
         admission, num_computed = command.admission, command.num_computed_tokens
         sequence = self.sequences.live.get((lease.tenant, admission.sequence_id))
         num_cached: int | None = None
+        replaced: list[list[int]] = []
         if sequence is not None and sequence.lease_id == lease.lease_id:
             handle = sequence.handle
             content = self.sequences.check_extension(sequence, admission, num_computed, admission.num_tokens)
             self.sequences.tables.release_copies(lease.copies)
             num_new, block_ids = self.sequences.extend(
-                sequence, admission, num_computed, content, lease.copies
+                sequence, admission, num_computed, content, lease.copies, replaced
             )
         else:
             content = self.sequences.check_admission(admission, lease.tenant)
@@ -296,6 +299,23 @@ class NaivePool:
             num_cached_tokens=num_cached,
             num_new_tokens=num_new,
             block_ids=block_ids,
+            copies=[list(each) for each in lease.copies],
+            num_free_blocks=len(self.device.free),
+            replaced=replaced or None,
+        )
+
+    def _fork(self, command: Fork, lease: NaiveLease) -> Forked:
+        self._require_workers()
+        sequence = self.sequences.held(lease.lease_id, command.sequence_id)
+        content = self.sequences.check_fork(sequence, command, lease.tenant)
+        self.sequences.tables.release_copies(lease.copies)
+        forks = self.sequences.fork(sequence, command.new_sequence_ids, content, lease.copies)
+        return Forked(
+            epoch=self.epoch,
+            sequences=[fork.handle for fork in forks],
+            block_ids=[[list(table) for table in fork.tables] for fork in forks],
+            num_computed_tokens=sequence.num_computed,
+            num_committed_tokens=sequence.num_committed,
             copies=[list(each) for each in lease.copies],
             num_free_blocks=len(self.device.free),
         )
@@ -341,7 +361,10 @@ class NaivePool:
         before = copy.deepcopy((self.stores, self.sequences, lease.copies))
         try:
             self.sequences.tables.release_copies(lease.copies)
-            extended, admitted = run_step(step, lease.lease_id, lease.tenant, self.sequences, lease.copies)
+            replaced: list[list[int]] = []
+            extended, admitted = run_step(
+                step, lease.lease_id, lease.tenant, self.sequences, lease.copies, replaced
+            )
         except BlockyardError:
             self.stores, self.sequences, lease.copies = before
             raise
@@ -352,6 +375,7 @@ class NaivePool:
             copies=[list(each) for each in lease.copies],
             admit=admitted,
             num_free_blocks=len(self.device.free),
+            replaced=replaced or None,
         )
         if step.step_id is not None:
             lease.last_step = reply
@@ -446,6 +470,7 @@ class NaivePool:
         DeleteLease: _delete_lease,
         ExpireLeases: _expire_leases,
         Allocate: _allocate,
+        Fork: _fork,
         Commit: _commit,
         Free: _free,
         Step: _step,

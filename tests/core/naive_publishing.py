@@ -49,6 +49,8 @@ def _publish_full_blocks(
             continue  # the state there may be that of fewer tokens
         if block == NULL_BLOCK or not is_retained(config, number, position, sequence.num_prompt):
             continue
+        if num_tokens in [key.num_tokens for key in store.keys_of(block)]:
+            continue  # a fork that has it as well was first
         store.forget(block)  # a key for fewer tokens is lost first
         block_hash = sequence.content.hashes[num_tokens // config.hash_block_size - 1]
         store.register(NaiveKey(block_hash, number, block, num_tokens))
@@ -74,6 +76,7 @@ def _publish_edge(
         is_due = ends_inside_blocks(config) or position < sequence.num_published[number]
     else:
         is_due = is_states(group) and ends_inside_blocks(config) and sequence.num_computed == length == edge
+        is_due = is_due and sequence.num_forked != edge
     if not is_due:
         return
     store, block = prefixes.store_of(number), sequence.tables[number][position]

@@ -69,6 +69,7 @@ class NaiveSequence:
         num_published: Per group, positions that count as cached.
         num_edge_tokens: Where the prompt's last hash boundary is a hit inside some block, its tokens.
         num_computed: Tokens that were given slots, less those that were taken back.
+        num_forked: Of these, those that it had when it was last forked, or was a fork.
     """
 
     sequence_id: SequenceId
@@ -84,3 +85,4 @@ class NaiveSequence:
     num_committed: int
     content: NaiveContent
     num_edge_tokens: int = 0
+    num_forked: int = 0

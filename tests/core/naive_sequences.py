@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from blockyard.core.commands import Admission
+from blockyard.core.commands import Admission, Fork
 from blockyard.core.config import PoolConfig
 from blockyard.core.errors import InvalidRequest, SequenceExistsElsewhere, SequenceNotFound
 from blockyard.core.ids import (
@@ -18,6 +18,7 @@ from blockyard.core.ids import (
 from blockyard.core.replies import Admitted
 from core.naive_blocks import NaiveBlocks
 from core.naive_chunks import chunk_end
+from core.naive_forks import begun, check_fork, fork, require_blocks, shares_open
 from core.naive_kinds import (
     fill,
     is_found,
@@ -80,6 +81,7 @@ class NaiveSequences:
             raise InvalidRequest.of("num_computed_tokens", "is out of range")
         if admission.num_tokens < (sequence.num_computed if num_computed is None else num_computed):
             raise InvalidRequest.of("num_tokens", "is less than is computed")
+        self._check_untold(sequence, admission.block_hashes, admission.token_ids)
         return sequence.content.joined_by(
             admission.block_hashes, admission.token_ids, self.config.hasher(), num_known_tokens
         )
@@ -94,7 +96,29 @@ class NaiveSequences:
         """Refuse to commit what was not granted; returns the content."""
         if not 0 <= num_tokens <= sequence.num_computed:
             raise InvalidRequest.of("num_computed_tokens", "is more than was granted")
+        self._check_untold(sequence, hashes, token_ids)
         return sequence.content.joined_by(hashes, token_ids, self.config.hasher(), sequence.num_tokens)
+
+    def check_fork(self, sequence: NaiveSequence, command: Fork, tenant: TenantId) -> NaiveContent:
+        """Refuse ids that are not new, and what no pool could do; returns the content."""
+        own = [known.sequence_id for known in self.held_by(sequence.lease_id)]
+        content = self.check_commit(sequence, 0, command.block_hashes, command.token_ids)
+        check_fork(self.config, sequence, content, command.new_sequence_ids)
+        for sequence_id in command.new_sequence_ids:
+            if sequence_id in own:
+                raise InvalidRequest.of("new_sequence_ids", "is a sequence's already")
+            if (tenant, sequence_id) in self.live:
+                raise SequenceExistsElsewhere(f"{sequence_id!r} is another lease's")
+        return content
+
+    def _check_untold(
+        self, sequence: NaiveSequence, hashes: Sequence[BlockHash], token_ids: Sequence[int]
+    ) -> None:
+        """What no hash of was told when it was forked never gets one."""
+        if not self.config.enable_prefix_caching or sequence.content.hashes or not (hashes or token_ids):
+            return
+        if sequence.num_forked >= self.config.hash_block_size:
+            raise InvalidRequest.of("block_hashes", "the sequence was forked without")
 
     def _check(self, admission: Admission) -> None:
         """Refuse figures that are out of range, whatever the pool holds."""
@@ -117,7 +141,7 @@ class NaiveSequences:
             return True
         if not sequence.num_committed <= num_computed <= sequence.num_computed:
             return False
-        if num_computed < sequence.num_edge_tokens:
+        if num_computed < max(sequence.num_edge_tokens, sequence.num_forked):
             return False
         num_taken_back = sequence.num_computed - num_computed
         for group, table, num_published in zip(
@@ -177,6 +201,11 @@ class NaiveSequences:
             self.prefixes.store_of(number).touch(table)
         for number, (group, table) in enumerate(zip(groups, tables, strict=True)):
             if ends_inside[number]:
+                for source, destination in copies:
+                    if destination == table[-1]:  # not there yet: its content is copied from where it is
+                        self.prefixes.store_of(number).touch([source])
+                        self.prefixes.store_of(number).release([destination])
+                        table[-1] = source
                 table[-1] = self.tables.copy_of(number, table[-1], copies)
             fill(group, table, required[number], self.prefixes.store_of(number).take, is_first=True)
         self._num_handles += 1
@@ -210,8 +239,11 @@ class NaiveSequences:
         num_computed: int | None,
         content: NaiveContent,
         copies: Copies,
+        replaced: list[list[int]],
     ) -> tuple[int, Tables]:
         """A known sequence: drop blocks behind the window; count; refuse or give; publish.
+
+        Where it writes into a block that a fork has open as well, it gets a copy in its place.
 
         Returns how many tokens were given slots, and the blocks appended per group.
         """
@@ -221,7 +253,13 @@ class NaiveSequences:
         num_new = self._num_new(admission, num_computed, sequence.num_prompt)
         tables, num_encoder_tokens = sequence.tables, sequence.num_encoder_tokens
         overwrites = [self.tables.overwrites_edge(number, sequence) for number in range(len(tables))]
-        extra = [int(it_does) for it_does in overwrites]
+        limit = self.config.max_model_len or num_computed + num_new + admission.num_lookahead_tokens
+        writes = num_new > 0 or (admission.num_lookahead_tokens > 0 and limit > num_computed)
+        live = list(self.live.values())
+        shares = [
+            writes and shares_open(self.config, number, sequence, live) for number in range(len(tables))
+        ]
+        extra = [overwrites[number] + shares[number] for number in range(len(tables))]
         if admission.full_sequence_must_fit:
             whole = self.tables.required(admission.num_tokens, 0, num_encoder_tokens, at_once=True)
             self.tables.refuse(tables, whole, extra)
@@ -235,6 +273,10 @@ class NaiveSequences:
         for number, (group, table) in enumerate(zip(self.config.groups, tables, strict=True)):
             if overwrites[number]:
                 self.tables.move_edge(number, sequence, copies)
+            if shares[number]:
+                position = sequence.num_forked // group.block_size
+                table[position] = self.tables.copy_of(number, table[position], copies)
+                replaced.append([sequence.handle, number, position, table[position]])
             take = self.prefixes.store_of(number).take
             appended.append(fill(group, table, required[number], take, is_first=False))
         kept = 0 if is_recount else sequence.num_tokens
@@ -252,6 +294,24 @@ class NaiveSequences:
         sequence.content = content
         sequence.num_committed = max(sequence.num_committed, num_tokens)
         return publish(sequence, self.config, self.prefixes)
+
+    def fork(
+        self,
+        sequence: NaiveSequence,
+        new_ids: Sequence[SequenceId],
+        content: NaiveContent,
+        copies: Copies,
+    ) -> list[NaiveSequence]:
+        """Refuse or begin sequences that go on from where this one stands."""
+        require_blocks(self.config, sequence, len(new_ids), self.tables)
+        sequence.content = content
+        publish(sequence, self.config, self.prefixes)
+        for sequence_id in new_ids:
+            self._num_handles += 1
+            new = begun(sequence, sequence_id, self._num_handles)
+            fork(self.config, sequence, new, self.tables, copies)
+            self.live[sequence.tenant, sequence_id] = new
+        return [self.live[sequence.tenant, sequence_id] for sequence_id in new_ids]
 
     def free(self, sequence: NaiveSequence) -> int:
         """Group by group, in group order, each group's table reversed: its tail is evicted first."""

@@ -9,7 +9,12 @@ from core.naive_tables import Copies
 
 
 def run_step(
-    step: Step, lease_id: LeaseId, tenant: TenantId, sequences: NaiveSequences, copies: Copies
+    step: Step,
+    lease_id: LeaseId,
+    tenant: TenantId,
+    sequences: NaiveSequences,
+    copies: Copies,
+    replaced: list[list[int]],
 ) -> tuple[StepExtended, list[Admitted | Refused]]:
     """Commit, free, extend, admit. Where a call is not valid those before it are done: put back what was."""
     _check_columns(step)
@@ -18,7 +23,7 @@ def run_step(
         sequences.commit(sequence, num_tokens, sequences.check_commit(sequence, num_tokens))
     for handle in step.free:
         sequences.free(sequences.held(lease_id, handle))
-    extended = _extend(step, lease_id, sequences, copies)
+    extended = _extend(step, lease_id, sequences, copies, replaced)
     return extended, [_admit(admission, lease_id, tenant, sequences, copies) for admission in step.admit]
 
 
@@ -42,7 +47,13 @@ def _check_columns(step: Step) -> None:
         raise InvalidRequest.of("step", "its columns contradict each other")
 
 
-def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Copies) -> StepExtended:
+def _extend(
+    step: Step,
+    lease_id: LeaseId,
+    sequences: NaiveSequences,
+    copies: Copies,
+    replaced: list[list[int]],
+) -> StepExtended:
     columns = step.extend
     told = columns.num_computed_tokens
     computed = [None] * len(columns.sequences) if told is None else [*told]
@@ -59,7 +70,7 @@ def _extend(step: Step, lease_id: LeaseId, sequences: NaiveSequences, copies: Co
         num_known_tokens = max(num_tokens, sequence.num_tokens)
         content = sequences.check_extension(sequence, admission, num_computed, num_known_tokens)
         try:
-            _, appended = sequences.extend(sequence, admission, num_computed, content, copies)
+            _, appended = sequences.extend(sequence, admission, num_computed, content, copies, replaced)
         except InsufficientBlocks:
             insufficient.append(handle)
         else:

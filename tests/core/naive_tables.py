@@ -55,11 +55,13 @@ class NaiveTables:
     ) -> None:
         """Unless as many blocks are free: the device's first, and the watermark of them; then the host's."""
         for store in self.stores:
-            num_needed = watermark if store is self.stores[0] else 0
+            num_needed = 0
             for number, (group, table) in enumerate(zip(self.config.groups, tables, strict=True)):
                 if self.prefixes.store_of(number) is store:
                     num_needed += num_new_blocks(group, table, required[number], is_first=is_first)
                     num_needed += extra[number]
+            if num_needed and store is self.stores[0]:
+                num_needed += watermark
             store.refuse_above_free(num_needed)
 
     def drop(self, sequence: NaiveSequence, num_computed: int) -> None:
@@ -106,10 +108,11 @@ class NaiveTables:
         store.to_copy[kept] = sequence.lease_id
 
     def release_copies(self, copies: Copies, *, are_made: bool = True) -> int:
-        """Source, destination, copy by copy. A state that was not copied is kept no more."""
+        """Source, destination, copy by copy. What was not copied is found no more."""
         device = self.stores[0]
         for _, destination in copies:
-            if device.to_copy.pop(destination, None) is not None and not are_made:
+            device.to_copy.pop(destination, None)
+            if not are_made:
                 device.forget(destination)
         num_freed = sum(self.stores[0].release([block]) for copy in copies for block in copy)
         copies.clear()

@@ -5,9 +5,10 @@ from collections.abc import Sequence as SequenceOf
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from blockyard.core.allocator import Allocator, Copies
+from blockyard.core.allocator import Allocator
 from blockyard.core.block_store import BlockStore
 from blockyard.core.errors import InsufficientBlocks
+from blockyard.core.forks import Copies
 from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, LeaseId
 from blockyard.core.kinds import ANY_LENGTH, Demand

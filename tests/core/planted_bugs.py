@@ -37,6 +37,7 @@ from core.planted_block_bugs import (
     take_host_blocks_from_device,
 )
 from core.planted_event_bugs import EVENT_BUGS, ClearingUntold
+from core.planted_fork_bugs import FORK_BUGS, FreedForksStillShare, OpenForksLostInSnapshot
 from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS, SlidingDraftsDropNothing
 from core.planted_pool_bugs import (
     CopiesHeldTooLong,
@@ -105,6 +106,7 @@ PLANTED_BUGS = {
         UnsettledStatesShared,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
+    **swap(lambda pool: pool.sequences._allocator.forks, *FORK_BUGS),
     **swap(
         lambda pool: pool.sequences._allocator.headroom,
         SlotsForOneMore,
@@ -122,6 +124,7 @@ PLANTED_BUGS = {
         CopiesLostInSnapshot,
         CopiesNotHeld,
         CopiesHeldTooLong,
+        OpenForksLostInSnapshot,
         *WORKER_BUGS,
     ),
 }
@@ -133,6 +136,8 @@ CORRUPTING_BUGS = [
         TouchedBlockStaysFree,
         RawBlocksLost,
         CopiesLostInSnapshot,
+        FreedForksStillShare,
+        OpenForksLostInSnapshot,
         take_host_blocks_from_device,
     )
 ]
@@ -162,8 +167,9 @@ POOLS_OF_BUGS = {
     },
     **{
         bug.__name__: pool_configs(("full_attention",), caching=True)
-        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore)
+        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore, *FORK_BUGS)
     },
+    OpenForksLostInSnapshot.__name__: pool_configs(("full_attention",), caching=True),
     ClearingUntold.__name__: pool_configs(("full_attention",), caching=True).filter(has_events),
     DropsForgotten.__name__: pool_configs(("sliding_window",)),
     take_host_blocks_from_device.__name__: pool_configs(host=True),
@@ -171,9 +177,12 @@ POOLS_OF_BUGS = {
 """Where bugs are looked for that few of all pools would show."""
 
 SEEDS_OF_BUGS = {
-    **{bug.__name__: 1 for bug in (SlidingDraftsDropNothing, UnsettledStatesShared)},
-    **{bug.__name__: 2 for bug in (CopiesLostInSnapshot, SlotsForOneMore)},
-    **{bug.__name__: 3 for bug in (DropsForgotten, PublishedALittleLate, RefusalTakesBackTokens)},
-    ClearingUntold.__name__: 5,
+    **{bug.__name__: 1 for bug in (CopiesHeldTooLong, SlidingDraftsDropNothing)},
+    CopiesLostInSnapshot.__name__: 2,
+    DuplicatesUnorderedInSnapshot.__name__: 3,
+    **{bug.__name__: 4 for bug in (CopiesNotCounted, RefusalTakesBackTokens, UnsettledStatesShared)},
+    **{bug.__name__: 5 for bug in (ClearingUntold, PublishedALittleLate)},
+    SlotsForOneMore.__name__: 6,
+    **{bug.__name__: 8 for bug in (DropsForgotten, OpenForksLostInSnapshot)},
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""

@@ -7,6 +7,7 @@ have changed nothing.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
@@ -52,6 +53,7 @@ from core.drawn_requests import (
     DrawnStep,
     admissions,
     extensions,
+    often,
     picks,
     prompts,
     steps,
@@ -153,6 +155,20 @@ class PoolMachine(RuleBasedStateMachine):
     def step(self, *, lease: int, drawn: DrawnStep, once: bool) -> None:
         command = self.schedulers.step(self.schedulers.pick_lease(lease), drawn)
         self.pair.do(command, once=once)
+
+    @rule(drawn=extensions, num_forks=st.integers(1, 3), with_content=often, once=rarely)
+    def fork(self, *, drawn: DrawnExtension, num_forks: int, with_content: bool, once: bool) -> None:
+        """Mostly, parent and forks go on by different ways at once."""
+        sequence = self.schedulers.pick_sequence(drawn.pick)
+        if sequence is None:
+            return
+        self.pair.do(self.schedulers.fork(sequence, num_forks, with_content=with_content), once=once)
+        both = (self.schedulers.held_by(self.pair.naive.leases[sequence.lease_id])[-1], sequence)
+        if drawn.pick % 4 == 1:
+            self.pair.do(self.schedulers.go_on(list({each.handle: each for each in both}.values())))
+        elif drawn.pick % 4:
+            on_and_on = replace(drawn, num_rejected=0, num_more=max(drawn.num_more, 1))
+            self.pair.do(self.schedulers.extend(both[drawn.pick % 2], on_and_on))
 
     # A rule is drawn as often as it is named: these three times, the others once.
     admit_again, admit_once_more = admit, admit

@@ -15,9 +15,10 @@ from blockyard.core.errors import BlockyardError, InsufficientBlocks, NotReady
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.lease import Lease
 from blockyard.core.pool import Pool
-from blockyard.core.replies import Admitted, Allocated, Refused, Reply, Stepped
+from blockyard.core.replies import Admitted, Allocated, Forked, Refused, Reply, Stepped
 from blockyard.server.journal.command_codec import decode_batch, encode_command, join_batch
 from core.allocator import outcome, plain
+from core.fork_ledger import check_written_alone
 from core.kv_follower import KvFollower
 from core.naive_blocks import NaiveBlocks
 from core.naive_kinds import is_found
@@ -70,6 +71,8 @@ class PoolPair:
             self.keyed.append((command, plain(got)))
         if isinstance(got, BlockyardError) and not isinstance(got, InsufficientBlocks):
             assert self.settled() == before, command
+        if self._compares:
+            check_written_alone(before, self.pool)
         self.num_asked += 1
         self._count(command, got)
         return got
@@ -134,6 +137,10 @@ class PoolPair:
             if got.num_cached_tokens:
                 self._count_hit("hit", got.num_cached_tokens)
             self._coverage["copies"] += len(got.copies)
+            self._coverage["copies on write"] += len(got.replaced or ())
+        if isinstance(got, Forked):
+            self._coverage["forks"] += len(got.sequences)
+            self._coverage["copies of forks"] += len(got.copies)
         if isinstance(got, Stepped):
             for entry in got.admit:
                 if isinstance(entry, Refused):
@@ -147,6 +154,7 @@ class PoolPair:
             self._coverage["extension in step: changes only"] += got.extend.unlisted is not None
             self._coverage["extension in step: insufficient"] += len(got.extend.insufficient)
             self._coverage["copies"] += len(got.copies)
+            self._coverage["copies on write in step"] += len(got.replaced or ())
 
     def _count_hit(self, what: str, num_cached: int) -> None:
         """A hit counts for every sort of group that there is."""

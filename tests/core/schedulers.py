@@ -14,6 +14,7 @@ from blockyard.core.commands import (
     Commit,
     CreateLease,
     ExpireLeases,
+    Fork,
     Free,
     Step,
     StepCommit,
@@ -148,6 +149,33 @@ class Schedulers:
             lease_id=sequence.lease_id,
             admission=admission,
             num_computed_tokens=num_computed if drawn.num_rejected else None,
+        )
+
+    def fork(self, sequence: NaiveSequence, num_forks: int, *, with_content: bool) -> Fork:
+        """Of unused ids, if there are any: else of its own."""
+        ids = self._unused_ids()[:num_forks] or [sequence.sequence_id]
+        told = self._told(sequence, sequence.num_computed) if with_content else {}
+        self._note_admitted()
+        for sequence_id in ids:
+            if sequence_id != sequence.sequence_id:
+                self._drawn_prompts[sequence_id] = self._prompts[sequence.handle]
+        return Fork(
+            lease_id=sequence.lease_id,
+            sequence_id=sequence.sequence_id,
+            new_sequence_ids=ids,
+            **told,
+        )
+
+    def go_on(self, sequences: Sequence[NaiveSequence]) -> Step:
+        """A step of decoding: a token more each, but for those that are too long."""
+        limit = min(self._config.max_model_len or MAX_TOKENS, MAX_TOKENS)
+        able = [sequence for sequence in sequences if sequence.num_computed < limit]
+        return Step(
+            lease_id=sequences[0].lease_id,
+            extend=StepExtend(
+                sequences=[sequence.handle for sequence in able],
+                num_tokens=[sequence.num_computed + 1 for sequence in able],
+            ),
         )
 
     def commit(self, sequence: NaiveSequence, *, num_behind: int, with_content: bool) -> Commit:

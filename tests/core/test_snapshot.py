@@ -167,7 +167,7 @@ def test_a_snapshot_of_another_format_is_refused(number: int) -> None:
         Pool.restore({**make_busy_pool().snapshot(), "format": number})
 
 
-def test_a_snapshot_from_before_there_were_tenants_is_read() -> None:
+def test_a_snapshot_from_before_there_were_tenants_and_forks_is_read() -> None:
     snapshot = make_busy_pool().snapshot()
     earlier = copy.deepcopy(snapshot)
     earlier["format"] = 3
@@ -177,7 +177,10 @@ def test_a_snapshot_from_before_there_were_tenants_is_read() -> None:
     for lease in earlier["leases"]:
         del lease["tenant"]
     for sequence in earlier["sequences"]:
-        del sequence["scope"]
+        del sequence["scope"], sequence["num_forked_tokens"]
+    for store in earlier["stores"]:
+        del store["open_forks"]
+    del earlier["counters"]["num_forked_sequences"]
     assert earlier["leases"]
     assert earlier["sequences"]
     assert Pool.restore(earlier).snapshot() == snapshot

@@ -4,7 +4,7 @@ from typing import Any
 
 from blockyard.core.commands import Admission, Allocate, Commit, CreateLease, Free
 from blockyard.core.config import GroupConfig, PoolConfig, Publish
-from blockyard.core.ids import BlockHash, LeaseId, SequenceId
+from blockyard.core.ids import NO_TENANT, BlockHash, LeaseId, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Allocated, Committed
 
@@ -58,6 +58,17 @@ class WorkedPool:
         assert isinstance(reply, Allocated)
         self._num_sent[name] = begin + len(admission.block_hashes)
         return reply
+
+    def note_forked(self, name: str, *forks: str) -> None:
+        """What was told of one sequence goes for others, now that these are forks of it."""
+        sequence = self.pool.sequences.get(NO_TENANT, SequenceId(name))
+        assert sequence is not None
+        self._num_sent.update(dict.fromkeys((name, *forks), len(sequence.block_hashes)))
+
+    def another_lease(self) -> LeaseId:
+        lease_id = LeaseId("another")
+        self.pool.apply(CreateLease(lease_id=lease_id, holder="test", ttl_ms=1_000), self.now_ms)
+        return lease_id
 
     def commit(self, name: str, num_tokens: int) -> int:
         """Returns how many blocks were published."""

@@ -114,6 +114,14 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "POST /v1/pools/{pool}/commit": bodies(
         {**lease, "sequence_id": sequences, "num_computed_tokens": counts}, content
     ),
+    "POST /v1/pools/{pool}/fork": bodies(
+        {
+            **lease,
+            "sequence_id": sequences,
+            "new_sequence_ids": st.lists(sequences, min_size=1, max_size=2, unique=True),
+        },
+        content,
+    ),
     "POST /v1/pools/{pool}/free": bodies({**lease, "sequence_ids": st.lists(sequences, max_size=3)}),
     "POST /v1/pools/{pool}/lookup": bodies({"num_tokens": lengths}, content),
     "POST /v1/pools/{pool}/step": bodies(

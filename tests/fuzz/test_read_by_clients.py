@@ -49,6 +49,7 @@ STEPPED = {
         {"code": "insufficient_blocks", "detail": "too few", "num_required_blocks": 3},
     ],
     "num_free_blocks": 9,
+    "replaced": [[1, 0, 2, 5]],
 }
 PROBLEM = {
     "type": "urn:blockyard:error:stale_epoch",

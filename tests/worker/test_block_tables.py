@@ -50,6 +50,10 @@ def test_any_changes_leave_what_lists_would_have() -> None:
         if drawn.random() < 0.6 and len(rows[row]) + len(ids) <= 6:
             tables.append(row, ids)
             rows[row] += ids
+        elif drawn.random() < 0.3 and rows[row]:
+            position = drawn.randrange(len(rows[row]))
+            tables.replace(row, position, 7)
+            rows[row][position] = 7
         elif drawn.random() < 0.9:
             tables.set_row(row, ids)
             rows[row] = ids
@@ -68,6 +72,8 @@ def test_any_changes_leave_what_lists_would_have() -> None:
         ("append", (0, [1, 2]), "row has room for 1"),
         ("set_row", (0, [1, 2, 3, 4]), "row has room for 3"),
         ("set_row", (2, [1]), "2 is none of 2 rows"),
+        ("replace", (0, 2, 7), "2 is none of 2 entries"),
+        ("replace", (0, 0, -1), "must be from 0"),
         ("append", (-1, [1]), "-1 is none of 2 rows"),
         ("append", (0, [-1]), "must be from 0"),
         ("append", (0, [1.5]), "1.5 is no block id"),

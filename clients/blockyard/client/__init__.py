@@ -23,7 +23,7 @@ from blockyard.client.pool_options import PoolOptions
 from blockyard.client.reports import Hashed, PoolDescription, Registration, TenantReport, WorkerReport
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
-from blockyard.client.step_result import Scheduled, StepResult
+from blockyard.client.step_result import ForkResult, Scheduled, StepResult
 from blockyard.client.tls import Tls, TlsFiles
 from blockyard.client.transport import (
     AsyncHttpxTransport,
@@ -75,6 +75,7 @@ from blockyard.core.replies import (
     BlocksFreed,
     CacheReset,
     Committed,
+    Forked,
     Found,
     Freed,
     LeaseGranted,
@@ -117,6 +118,8 @@ __all__ = [
     "ExtraKeyForm",
     "Extras",
     "Forbidden",
+    "ForkResult",
+    "Forked",
     "Form",
     "Found",
     "Freed",

@@ -82,6 +82,7 @@ class Lease(_LeaseBooks):
 
     allocate = blocking(LeaseCalls.allocate)
     commit = blocking(LeaseCalls.commit)
+    fork = blocking(LeaseCalls.fork)
     free = blocking(LeaseCalls.free)
     step = blocking(LeaseCalls.step)
     allocate_blocks = blocking(LeaseCalls.allocate_blocks)
@@ -154,6 +155,7 @@ class AsyncLease(_LeaseBooks):
 
     allocate = awaitable(LeaseCalls.allocate)
     commit = awaitable(LeaseCalls.commit)
+    fork = awaitable(LeaseCalls.fork)
     free = awaitable(LeaseCalls.free)
     step = awaitable(LeaseCalls.step)
     allocate_blocks = awaitable(LeaseCalls.allocate_blocks)

@@ -22,6 +22,7 @@ _read_released = reader(replies.LeaseReleased)
 _read_allocated = reader(replies.Allocated)
 _read_stepped = reader(replies.Stepped, extend=read_extended)
 _read_committed = reader(replies.Committed)
+_read_forked = reader(replies.Forked)
 _read_freed = reader(replies.Freed)
 _read_blocks_allocated = reader(replies.BlocksAllocated)
 _read_blocks_freed = reader(replies.BlocksFreed)
@@ -167,6 +168,47 @@ class LeaseCalls:
         content = content_body(block_hashes, token_ids, None, event_token_ids)
         fields = {"sequence_id": sequence_id, "num_computed_tokens": num_computed_tokens, **content}
         return self._change("commit", _read_committed, fields)
+
+    def fork(
+        self,
+        sequence_id: str,
+        new_sequence_ids: Sequence[str],
+        *,
+        block_hashes: Sequence[BlockHash] = (),
+        token_ids: Sequence[int] = (),
+        event_token_ids: Sequence[int] = (),
+    ) -> Call[replies.Forked]:
+        """Begin sequences that go on from where another one stands, and share its blocks: samples, beams.
+
+        All or none are begun. Tokens that have slots by now are common to all, and are not taken back any
+        more. What of them is not computed yet, the call that gave their slots computes for all. Whoever then
+        writes first into a last block that is not full gets a copy of it: ``allocate`` and ``step`` tell of
+        it in ``copies``, and in ``replaced`` which entry of whose table is the copy from now on.
+
+        Args:
+            sequence_id: A sequence of this lease.
+            new_sequence_ids: Of its forks, up to 128, each unique in the pool.
+            block_hashes: Of the sequence's tokens, those not sent before. Those of its full blocks are sent
+                by now or never.
+            token_ids: Or the tokens not sent before.
+            event_token_ids: Beside ``block_hashes``, as in `allocate`.
+
+        Returns:
+            The forks, in order, with their whole block tables. ``copies`` are to be made before tokens of the
+            next call are computed: states that are written over are not shared.
+
+        Raises:
+            SequenceNotFound: The lease has no such sequence.
+            SequenceExistsElsewhere: Another lease has one of the new ids.
+            InvalidRequest: One of them is the lease's already, or hashes are missing.
+            InsufficientBlocks: There are too few for the copies.
+            TypeError: ``new_sequence_ids`` is a single id.
+        """
+        if isinstance(new_sequence_ids, str):
+            raise TypeError(f"fork takes a list of new ids: pass [{new_sequence_ids!r}]")
+        content = content_body(block_hashes, token_ids, None, event_token_ids)
+        fields = {"sequence_id": sequence_id, "new_sequence_ids": list(new_sequence_ids), **content}
+        return self._change("fork", _read_forked, fields, form=Form.JSON)
 
     def free(self, sequence_ids: Sequence[str]) -> Call[replies.Freed]:
         """Free whole sequences. Those that the lease does not hold come back as ``unknown``.

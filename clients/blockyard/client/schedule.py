@@ -10,17 +10,18 @@ from contextlib import contextmanager
 
 from blockyard.client.errors import is_verdict, may_have_been_done
 from blockyard.client.faulty_entries import without_faults
+from blockyard.client.fork import PreparedFork, prepare_fork
 from blockyard.client.prepared_step import PreparedStep, Wanted, prepare_step
 from blockyard.client.reports import PoolDescription
 from blockyard.client.step_reply import take_in
-from blockyard.client.step_result import StepResult
+from blockyard.client.step_result import ForkResult, StepResult
 from blockyard.client.tracked import Tracked
 from blockyard.core.chunk_ends import ChunkEnds
 from blockyard.core.errors import BlockyardError, InvalidRequest, SequenceNotFound
 from blockyard.core.extra_keys import Extras
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.ids import BlockId, SequenceId
-from blockyard.core.replies import Stepped
+from blockyard.core.replies import Forked, Stepped
 
 
 class Schedule:
@@ -39,6 +40,8 @@ class Schedule:
         self._uncommitted: dict[Tracked, None] = {}
         self._ended: list[Tracked] = []
         self._under_way: PreparedStep | None = None
+        self._fork_under_way: PreparedFork | None = None
+        self._doubtful: list[str] = []
         self._was_sent = False
         self._chunk_ends: ChunkEnds | None = None
         self.pool: PoolDescription | None = None  # unknown until the first step
@@ -82,8 +85,7 @@ class Schedule:
         Raises:
             InvalidRequest: The id is in use, there are no tokens, or the count is negative.
         """
-        if sequence_id in self._sequences:
-            raise InvalidRequest.of("sequence_id", f"{sequence_id!r} is in use: finish it first")
+        self._check_unused("sequence_id", sequence_id)
         if not token_ids:
             raise InvalidRequest.of("token_ids", "give at least one token")
         if num_encoder_tokens < 0:
@@ -159,6 +161,56 @@ class Schedule:
             SequenceNotFound: No such sequence.
         """
         return self._get(sequence_id).block_ids
+
+    def prepare_fork(self, sequence_id: str, new_sequence_ids: Sequence[str]) -> PreparedFork:
+        """Have a fork under way, to be sent. See `Scheduler.fork` for the arguments.
+
+        Raises:
+            RuntimeError: A step or another fork is under way.
+            SequenceNotFound, InvalidRequest: See `Scheduler.fork`.
+        """
+        self._check_idle()
+        for name in new_sequence_ids:
+            self._check_unused("new_sequence_ids", name)
+        fork = self._fork_under_way = prepare_fork(self._get(sequence_id), new_sequence_ids)
+        return fork
+
+    @contextmanager
+    def forking(self, fork: PreparedFork) -> Iterator[None]:
+        """Around the sending of a fork. Where its outcome is unknown, its ids are `doubtful` afterwards."""
+        try:
+            yield
+        except BaseException as error:
+            if self._fork_under_way is fork:
+                self._fork_under_way = None
+                if not (isinstance(error, BlockyardError) and is_verdict(error)):
+                    self._doubtful += fork.forks
+            raise
+
+    def note_forked(self, fork: PreparedFork, reply: Forked) -> ForkResult:
+        """The fork under way was done.
+
+        Raises:
+            RuntimeError: ``fork`` is not under way any more: all was forgotten meanwhile.
+        """
+        if self._fork_under_way is not fork:
+            raise RuntimeError("the scheduler restarted while a fork was awaited")
+        self._fork_under_way = None
+        result = fork.take_in(reply)
+        self._sequences.update(fork.forks)
+        self._uncommitted.update(
+            (t, None) for t in fork.forks.values() if t.num_computed_tokens > t.num_committed_tokens
+        )
+        return result
+
+    @property
+    def doubtful(self) -> Sequence[str]:
+        """Ids of forks that may have begun, and are to be freed before the next step or fork."""
+        return tuple(self._doubtful)
+
+    def note_undone(self, names: Sequence[str]) -> None:
+        """Those of these names are freed."""
+        self._doubtful = [name for name in self._doubtful if name not in names]
 
     def want(
         self,
@@ -263,7 +315,8 @@ class Schedule:
 
     def forget_blocks(self) -> None:
         """The lease has ended, or the pool has lost what was cached: every sequence waits again."""
-        self._under_way = self.pool = self._chunk_ends = None
+        self._under_way = self._fork_under_way = self.pool = self._chunk_ends = None
+        self._doubtful.clear()
         self._ended.clear()
         self._uncommitted.clear()
         self._sequences = {name: tracked.successor() for name, tracked in self._sequences.items()}
@@ -293,6 +346,13 @@ class Schedule:
     def _check_idle(self) -> None:
         if self._under_way is not None:
             raise RuntimeError("a step is under way, or its outcome is unknown: resume() first")
+        if self._fork_under_way is not None:
+            raise RuntimeError("a fork is under way: await it first")
+
+    def _check_unused(self, field: str, sequence_id: str) -> None:
+        fork = self._fork_under_way
+        if sequence_id in self._sequences or (fork is not None and sequence_id in fork.forks):
+            raise InvalidRequest.of(field, f"{sequence_id!r} is in use: finish it first")
 
     def _check_under_way(self, step: PreparedStep) -> None:
         if self._under_way is not step:

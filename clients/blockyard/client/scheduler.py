@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from blockyard.client.lease import AsyncLease, Lease
 from blockyard.client.methods import passing_on
 from blockyard.client.schedule import Schedule
-from blockyard.client.step_result import StepResult
+from blockyard.client.step_result import ForkResult, StepResult
 from blockyard.core.hash_chain import Hasher
 
 
@@ -110,10 +110,41 @@ class Scheduler(_Verbs):
             RuntimeError: The outcome of the step before is unknown.
         """
         wanted = self._schedule.want(schedule, speculated, num_lookahead_tokens)
+        self._undo_forks()
         if self._schedule.pool is None:
             self._schedule.note_pool(self._lease.describe_pool())
         self._schedule.prepare(self._lease.next_step_id(), wanted)
         return self.resume()
+
+    def fork(self, sequence_id: str, new_sequence_ids: Sequence[str]) -> ForkResult:
+        """Begin sequences that go on from where a running one stands, at once and outside of steps.
+
+            scheduler.fork("request-1", ["request-1/2", "request-1/3"])    # parallel samples of one prompt
+
+        They have its tokens, and share the blocks of those that have slots; these are not rejected any more.
+        The step after which parent and forks first write into a last block in common tells of its copies. A
+        fork is a sequence as any other: it is appended to, finished and preempted by itself.
+
+        Args:
+            sequence_id: Of the parent, which runs, and has no open guesses.
+            new_sequence_ids: Of the forks, up to 128.
+
+        Returns:
+            What they begin with.
+
+        Raises:
+            SequenceNotFound, InvalidRequest: There is no such sequence, or an id is in use, or the parent
+                cannot be forked as it is.
+            InsufficientBlocks: There are too few for what cannot be shared.
+            BlockyardError: Any other. If it is not known whether they were begun, they are freed before the
+                next step or fork.
+            RuntimeError: A step is under way, or its outcome is unknown.
+        """
+        self._undo_forks()
+        fork = self._schedule.prepare_fork(sequence_id, new_sequence_ids)
+        with self._schedule.forking(fork):
+            reply = self._lease.fork(**fork.arguments)
+        return self._schedule.note_forked(fork, reply)
 
     def resume(self) -> StepResult:
         """Send the step again whose outcome is unknown; the server does it once, however often it arrives.
@@ -139,6 +170,12 @@ class Scheduler(_Verbs):
         self._schedule.forget_blocks()
         self._lease = lease
 
+    def _undo_forks(self) -> None:
+        doubtful = self._schedule.doubtful
+        if doubtful:
+            self._lease.free(doubtful)
+            self._schedule.note_undone(doubtful)
+
 
 class AsyncScheduler(_Verbs):
     """As `Scheduler`, with ``await``. Other methods may be called while a step is awaited."""
@@ -156,6 +193,7 @@ class AsyncScheduler(_Verbs):
     ) -> StepResult:
         """As `Scheduler.step`. A cancelled step's outcome is unknown."""
         wanted = self._schedule.want(schedule, speculated, num_lookahead_tokens)
+        await self._undo_forks()
         lease = self._lease
         if self._schedule.pool is None:
             pool = await lease.describe_pool()
@@ -164,6 +202,14 @@ class AsyncScheduler(_Verbs):
             self._schedule.note_pool(pool)
         self._schedule.prepare(lease.next_step_id(), wanted)
         return await self.resume()
+
+    async def fork(self, sequence_id: str, new_sequence_ids: Sequence[str]) -> ForkResult:
+        """As `Scheduler.fork`. A cancelled one's outcome is unknown."""
+        await self._undo_forks()
+        fork = self._schedule.prepare_fork(sequence_id, new_sequence_ids)
+        with self._schedule.forking(fork):
+            reply = await self._lease.fork(**fork.arguments)
+        return self._schedule.note_forked(fork, reply)
 
     async def resume(self) -> StepResult:
         """As `Scheduler.resume`."""
@@ -178,3 +224,9 @@ class AsyncScheduler(_Verbs):
         """As `Scheduler.restart`."""
         self._schedule.forget_blocks()
         self._lease = lease
+
+    async def _undo_forks(self) -> None:
+        doubtful = self._schedule.doubtful
+        if doubtful:
+            await self._lease.free(doubtful)
+            self._schedule.note_undone(doubtful)

@@ -24,6 +24,9 @@ def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
     insufficient: list[str] = []
     refused: dict[str, Refused] = {t.sequence_id: why for t, why in step.refused.items() if not t.has_ended}
     given = dict(zip(reply.extend.sequences, reply.extend.block_ids, strict=True))
+    replaced: dict[int, list[tuple[int, int, BlockId]]] = {}
+    for handle, group, position, block in reply.replaced or ():
+        replaced.setdefault(handle, []).append((group, position, BlockId(block)))
     for tracked, handle, num_new_tokens, num_tokens, num_hashes in step.extended:
         block_ids = given.get(handle)
         if block_ids is not None:
@@ -33,7 +36,10 @@ def take_in(step: PreparedStep, reply: Stepped) -> StepResult:
                 num_lookahead_tokens=step.extend.num_lookahead_tokens,
                 num_sent_hashes=num_hashes,
             )
-            _grow(tracked, block_ids, None, num_new_tokens, scheduled)
+            of_it = replaced.get(handle, ()) if replaced else ()
+            for entry in of_it:
+                tracked.replace_block(*entry)
+            _grow(tracked, block_ids, None, num_new_tokens, scheduled, of_it)
         elif not tracked.has_ended:
             insufficient.append(tracked.sequence_id)
     for tracked, admission, answer in zip(step.admitted, step.admit, reply.admit, strict=True):
@@ -73,6 +79,7 @@ def _grow(
     num_cached_tokens: int | None,
     num_new_tokens: int,
     scheduled: dict[str, Scheduled],
+    replaced: Sequence[tuple[int, int, BlockId]] = (),
 ) -> None:
     tracked.grow(block_ids)
     if not tracked.has_ended:
@@ -81,4 +88,5 @@ def _grow(
             num_new_tokens=num_new_tokens,
             new_block_ids=block_ids,
             block_ids=tracked.block_ids,
+            replaced=replaced,
         )

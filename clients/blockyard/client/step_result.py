@@ -16,17 +16,40 @@ class Scheduled:
         num_new_tokens: Tokens given slots by this step, speculated ones included: those to compute now.
         new_block_ids: Per group, the entries appended to the block table.
         block_ids: Per group, the whole table: the scheduler's own lists, which grow with later steps, and
-            change in no other way. An entry that the server has dropped meanwhile still stands here, and is
-            null there: behind a window, where no token looks any more, or of a recurrent group's earlier
-            states. Such a group's states for speculated tokens are appended anew where they move on: their
-            old entries say where the state lies that the running one goes on from. In this step only: the
-            block may be another sequence's after the next.
+            change in no other way but by ``replaced``. An entry that the server has dropped meanwhile still
+            stands here, and is null there: behind a window, where no token looks any more, or of a recurrent
+            group's earlier states. Such a group's states for speculated tokens are appended anew where they
+            move on: their old entries say where the state lies that the running one goes on from. In this
+            step only: the block may be another sequence's after the next.
+        replaced: Group, position and block of those entries that became another block by this step, as forks
+            shared the one before. Their copies are among the step's.
     """
 
     num_cached_tokens: int | None
     num_new_tokens: int
     new_block_ids: Sequence[Sequence[BlockId]]
     block_ids: Sequence[Sequence[BlockId]]
+    replaced: Sequence[tuple[int, int, BlockId]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkResult:
+    """What forks of a sequence begin with.
+
+    Attributes:
+        epoch: The pool's.
+        block_ids: By their ids, their block tables: as `Scheduled.block_ids`.
+        num_computed_tokens: Tokens with slots, which they and their parent have in common.
+        copies: Block copies (source, destination) to make before the next step is sent, once what was
+            scheduled before is computed.
+        num_free_blocks: After the fork.
+    """
+
+    epoch: int
+    block_ids: Mapping[str, Sequence[Sequence[BlockId]]]
+    num_computed_tokens: int
+    copies: Sequence[Sequence[BlockId]]
+    num_free_blocks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

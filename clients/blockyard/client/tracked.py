@@ -1,7 +1,7 @@
 """One sequence as its scheduler knows it: how many tokens, what of them was sent, and which blocks it has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from blockyard.core.commands import Admission
 from blockyard.core.errors import InvalidRequest
@@ -162,6 +162,24 @@ class Tracked:
             self.block_ids = [[] for _ in block_ids]
         for table, appended in zip(self.block_ids, block_ids, strict=True):
             table.extend(appended)
+
+    def replace_block(self, group: int, position: int, block: BlockId) -> None:
+        """A fork has the block that stood there; this sequence has a copy of it from now on."""
+        self.block_ids[group][position] = block
+
+    def forked(self, sequence_id: str) -> "Tracked":
+        """The same sequence under another id, not known to the server yet. Lookahead is not in common."""
+        return replace(
+            self,
+            sequence_id=SequenceId(sequence_id),
+            block_hashes=list(self.block_hashes),
+            token_ids=None if self.token_ids is None else list(self.token_ids),
+            handle=None,
+            refusal=None,
+            num_computed_tokens=min(self.num_computed_tokens, self.num_granted_tokens),
+            num_slots=self.num_granted_tokens,
+            block_ids=[],
+        )
 
     def successor(self) -> "Tracked":
         """The same sequence without blocks, to be admitted again with all the tokens it has by now."""

@@ -10,6 +10,7 @@ On a CPU there is no staging; `commit` is still what makes changes seen.
 """
 
 from collections.abc import Iterable
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -91,6 +92,18 @@ class BlockTables:
         self._check_row(row)
         begin = self._lengths[row]
         self._write(row, self._entries(block_ids, begin), begin)
+
+    def replace(self, row: int, position: int, block_id: SupportsIndex) -> None:
+        """Make one entry of ``row`` another block: its sequence has a copy of what it shared with a fork.
+
+        Raises:
+            InvalidRequest: There is no such row or entry, or the id is no int32. Nothing was changed.
+        """
+        self._check_row(row)
+        if not 0 <= position < self._lengths[row]:
+            raise InvalidRequest.of("position", f"{position} is none of {self._lengths[row]} entries")
+        behind = self._rows[row, position + 1 : self._lengths[row]].copy()
+        self._write(row, np.concatenate((self._entries((block_id,), position), behind)), position)
 
     def commit(self) -> Tensor:
         """Send what changed to the device, and return `tensor`.

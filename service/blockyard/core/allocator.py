@@ -13,6 +13,7 @@ from typing import Final
 from blockyard.core.arithmetic import align_down
 from blockyard.core.block_store import BlockStore
 from blockyard.core.config import PoolConfig, Publish
+from blockyard.core.forks import Copies, Forks, copied_from, copy_of
 from blockyard.core.headroom import Headroom
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
 from blockyard.core.kinds import Demand, Kind, Progress, ends_inside_blocks, kinds_of
@@ -20,9 +21,6 @@ from blockyard.core.kv_events import KvEvents
 from blockyard.core.prefix_lookup import Hit, PrefixLookup
 from blockyard.core.retention import Retention
 from blockyard.core.sequence import BlockTable, Sequence
-
-Copies = list[tuple[BlockId, BlockId]]
-"""Blocks to copy, from and to."""
 
 
 class Margin:
@@ -81,6 +79,7 @@ class Allocator:
             if kind.can_split_blocks and kind.block_size > config.hash_block_size
         ]
         self.headroom = Headroom(config, self._kinds, is_edged=bool(self._edged))
+        self.forks = Forks(self._kinds, self._stores, stores[0])
 
     def find(
         self, num_tokens: int, block_hashes: SequenceOf[BlockHash], lease_id: LeaseId | None = None
@@ -150,18 +149,21 @@ class Allocator:
         sequence.num_committed_tokens = hit.num_tokens
         for kind, store, table, is_shared in zip(self._kinds, self._stores, tables, ends_inside, strict=True):
             if is_shared:  # the table's hold on the shared block is the copy's from now on
-                table.block_ids[-1] = _copy_of(table.block_ids[-1], store, copies)
+                found = copied_from(table.block_ids[-1], store, copies)
+                table.block_ids[-1] = copy_of(found, store, copies)
             kind.grow(table, demand, store.take)
 
     def can_take_back(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether all but the first ``num_tokens`` tokens of ``sequence`` may be written anew.
 
-        Not if some of them are committed or published, nor if blocks that the first of them looks at were
-        dropped.
+        Not if some of them are committed, published or forked, nor if blocks that the first of them looks at
+        were dropped.
         """
         num_taken_back = sequence.num_granted_tokens - num_tokens
         if num_taken_back == 0:
             return True
+        if num_tokens < sequence.num_forked_tokens:
+            return False
         edge = self._edge_of(sequence)
         return all(
             num_tokens >= max(sequence.num_committed_tokens, table.num_published * kind.block_size)
@@ -184,7 +186,8 @@ class Allocator:
 
         Args:
             sequence: Its tables and its count of granted tokens are set.
-            copies: Gets a pair for each state that others may find and that is overwritten now.
+            copies: Gets a pair for each state that others may find, and each block that forks share, that is
+                written over now.
             num_granted_tokens: Tokens that it has slots for, less those taken back.
             num_new_tokens: Tokens to compute now, behind these.
             num_lookahead_tokens: Slots beyond them.
@@ -197,21 +200,37 @@ class Allocator:
             InsufficientBlocks: Nothing was given.
         """
         tables = sequence.tables
-        reserved = [table.edge_state is not None for table in tables]
+        num_granted = num_granted_tokens + num_new_tokens
+        demand = self._demand(sequence, num_granted, num_lookahead_tokens)
+        is_forked = sequence.num_granted_tokens == sequence.num_forked_tokens < demand.num_slots
+        reserved = [
+            (table.edge_state is not None) + (is_forked and self.forks.shares(group, sequence))
+            for group, table in enumerate(tables)
+        ]
         if must_fit_tokens:
             whole = self._demand(sequence, must_fit_tokens, 0)
             self._require_free(tables, whole, reserved, capped=True)
         self._drop_skipped(sequence, num_granted_tokens)
-        num_granted = num_granted_tokens + num_new_tokens
-        demand = self._demand(sequence, num_granted, num_lookahead_tokens)
         self._require_free(tables, demand, reserved)
-        sequence.num_granted_tokens = num_granted
         appended = []
-        for kind, store, table in zip(self._kinds, self._stores, tables, strict=True):
+        for group, (kind, store, table) in enumerate(zip(self._kinds, self._stores, tables, strict=True)):
             if table.edge_state is not None:
                 _keep_edge(table, store, copies, sequence.lease_id)
+            if is_forked:
+                self.forks.write(group, sequence, copies)
             appended.append(kind.grow(table, demand, store.take))
+        sequence.num_granted_tokens = num_granted
         return appended
+
+    def require_forks(self, sequence: Sequence, num_forks: int) -> None:
+        """Refuse unless there are blocks for so many forks of ``sequence``. Changes nothing.
+
+        Raises:
+            InsufficientBlocks: There are too few.
+        """
+        num_own = self.forks.num_own(sequence)
+        for store, groups in self._spaces:
+            store.require(num_forks * sum(num_own[group] for group in groups))
 
     def publish(self, sequence: Sequence) -> int:
         """Make the sequence's full blocks hits for others, as far as the pool's mode and its hashes allow.
@@ -246,13 +265,21 @@ class Allocator:
         kind, store, table = self._kinds[group], self._stores[group], sequence.tables[group]
         factor = kind.block_size // self._config.hash_block_size
         begin, table.num_published = table.num_published, end
-        if self._retention.interval is None and self._events is None and not kind.keeps_states:
+        is_shared = begin * kind.block_size < sequence.num_forked_tokens  # and published by others, it may be
+        if (
+            self._retention.interval is None
+            and self._events is None
+            and not kind.keeps_states
+            and not is_shared
+        ):
             hashes = sequence.block_hashes[(begin + 1) * factor - 1 : end * factor : factor]
             return store.publish_run(table.block_ids[begin:end], group, hashes)
         num_published = 0
         for position in self._retention.kept(group, range(begin, end), sequence):
             block = table.block_ids[position]
             if block == NULL_BLOCK or (kind.keeps_states and not self._is_written(kind, position, sequence)):
+                continue
+            if is_shared and store.is_published(block):
                 continue
             store.publish(block, group, sequence.block_hashes[(position + 1) * factor - 1])
             num_published += 1
@@ -274,6 +301,8 @@ class Allocator:
     def free(self, sequence: Sequence) -> int:
         """Take back all blocks of ``sequence``, group by group, tail first; returns how many became free."""
         num_freed = 0
+        if sequence.num_granted_tokens == sequence.num_forked_tokens:
+            self.forks.leave(sequence)
         for store, table in zip(self._stores, sequence.tables, strict=True):
             if table.edge_state is not None:  # nothing overwrites it any more
                 store.running_states.pop(table.block_ids[table.edge_state], None)  # or it is forgotten
@@ -329,8 +358,8 @@ class Allocator:
     def _publish_edges(self, sequence: Sequence, num_tokens: int) -> None:
         """Make the last hash boundary before the prompt's last token a hit, where it lies inside a block.
 
-        A state is one only while it is the running one, after exactly so many tokens. Where hits cannot end
-        inside blocks, only full blocks are found by their parts.
+        A state is one only while it is the running one, after exactly so many tokens, and no fork has it as
+        well. Where hits cannot end inside blocks, only full blocks are found by their parts.
         """
         hash_block_size = self._config.hash_block_size
         edge = self._edge_of(sequence)
@@ -345,6 +374,7 @@ class Allocator:
             block = table.block_ids[position]
             if kind.keeps_states:
                 is_ripe = self._ends_inside_blocks and sequence.num_granted_tokens == num_tokens == edge
+                is_ripe = is_ripe and sequence.num_forked_tokens != edge
             else:
                 is_ripe = self._ends_inside_blocks or position < table.num_published
             if is_ripe and block != NULL_BLOCK and edge_hash not in store.hashes_of(block):
@@ -385,14 +415,6 @@ class Allocator:
             dropped = kind.drop(sequence.tables[group], progress)
             if dropped:
                 store.release(dropped)
-
-
-def _copy_of(block: BlockId, store: BlockStore, copies: Copies) -> BlockId:
-    """A new block that gets the content of ``block``, held once for a table and once for ``copies``."""
-    (copy,) = store.take(1)
-    store.touch([copy])
-    copies.append((block, copy))
-    return copy
 
 
 def _keep_edge(table: BlockTable, store: BlockStore, copies: Copies, lease_id: LeaseId) -> None:

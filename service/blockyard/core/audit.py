@@ -5,6 +5,7 @@
 A block's reference count is the number of table entries, raw holders and ends of copies that name it; it is
 in the free queue exactly if that is zero; and the prefix index holds exactly the blocks that carry a hash.
 Each tenant is charged for exactly the blocks that its leases hold.
+A block that is not full is some sequence's alone, or counted as the open one of those that forks share it.
 Where groups lie in host memory, all this holds for the host's blocks by themselves.
 """
 
@@ -62,6 +63,7 @@ def audit(pool: "Pool") -> Audit:
     for store in pool.stores[1:]:
         host_problems = _audit_store(pool, store, pool.config.num_host_blocks)[2]
         problems += [f"host: {problem}" for problem in host_problems]
+    problems += pool.sequences.forks.problems(pool.sequences)
     if pool.events is not None:
         problems += pool.events.problems()
     problems += _tenant_problems(pool)

@@ -45,6 +45,8 @@ class BlockStore:
         running_states: Published states that the sequence will overwrite, and the lease that alone may go on
             from them until they are kept elsewhere.
         states_to_copy: Blocks that such states move to, and likewise the lease whose workers copy them.
+        open_forks: Blocks that are not full and that several tables share, and how many these are: see
+            `blockyard.core.forks`.
         events: Told of every hash that a block loses; None where nobody follows.
         residency: Is told what becomes of the blocks; to begin with, one that watches none.
         charges: Which tenant holds which block; None where that does not matter.
@@ -60,6 +62,7 @@ class BlockStore:
         "hashes",
         "index",
         "num_cached_blocks",
+        "open_forks",
         "queue",
         "reference_counts",
         "residency",
@@ -83,6 +86,7 @@ class BlockStore:
         self.unripe: set[BlockId] = set()
         self.running_states: dict[BlockId, LeaseId] = {}
         self.states_to_copy: dict[BlockId, LeaseId] = {}
+        self.open_forks: dict[BlockId, int] = {}
         self.events: KvEvents | None = None
         self.residency = Residency(0)
         self.charges: Charges | None = None
@@ -127,7 +131,7 @@ class BlockStore:
     def require(
         self, num_blocks: int, *, num_foreign: int = 0, num_kept: int = 0, num_watermark: int = 0
     ) -> None:
-        """Refuse unless so many blocks can be given to whoever acts.
+        """Refuse unless so many blocks can be given to whoever acts; none is never refused.
 
         Args:
             num_blocks: Of the free ones.
@@ -147,7 +151,7 @@ class BlockStore:
                 num_kept=num_kept,
                 num_watermark=num_watermark,
             )
-        elif num_asked + num_kept > num_free:
+        elif num_blocks and num_asked + num_kept > num_free:
             raise InsufficientBlocks.of(num_asked, max(num_free - num_kept, 0), self.num_usable_blocks)
 
     def num_available(self, num_kept: int) -> int:
@@ -272,6 +276,10 @@ class BlockStore:
         for block_hash in further:
             self.publish_part(destination, group, block_hash)
 
+    def is_published(self, block: BlockId) -> bool:
+        """Whether ``block`` carries the hash of all its tokens."""
+        return self.hashes[block] is not None and block not in self.unfilled
+
     def hashes_of(self, block: BlockId) -> list[BlockHash]:
         """All hashes that ``block`` carries."""
         first = self.hashes[block]
@@ -285,8 +293,9 @@ class BlockStore:
         return self.unripe | {block for block, owner in owners.items() if owner != lease_id}
 
     def note_copied(self, block: BlockId, *, is_copied: bool) -> None:
-        """Let every lease go on from ``block``, if a state was to be copied there; or none, if it was not."""
-        if self.states_to_copy.pop(block, None) is not None and not is_copied:
+        """Let every lease go on from ``block``, where something was to be copied; or none, if it was not."""
+        self.states_to_copy.pop(block, None)
+        if not is_copied and self.hashes[block] is not None:
             self._forget([block])
             self.residency.note_forgotten(block)
 
@@ -313,6 +322,7 @@ class BlockStore:
             "unfilled": sorted(self.unfilled),
             "running_states": [list(each) for each in sorted(self.running_states.items())],
             "states_to_copy": [list(each) for each in sorted(self.states_to_copy.items())],
+            "open_forks": [list(each) for each in sorted(self.open_forks.items())],
             "further_hashes": [[block, list(these)] for block, these in sorted(self.further_hashes.items())],
             "queue": self.queue.to_state(),
             "shared_hashes": self.index.shared(),
@@ -338,6 +348,7 @@ class BlockStore:
         store.unfilled = set(state["unfilled"])
         store.running_states = dict(state["running_states"])
         store.states_to_copy = dict(state["states_to_copy"])
+        store.open_forks = dict(state.get("open_forks", ()))
         store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
         store._restore_hashes(state["hashes"], state["shared_hashes"])
         return store

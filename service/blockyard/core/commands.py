@@ -138,6 +138,20 @@ class Commit(LeaseCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fork(LeaseCommand):
+    """Begin new sequences that go on from where ``sequence_id`` stands, and share its blocks.
+
+    ``block_hashes``, ``token_ids`` and ``event_token_ids``: what of its tokens was not sent before.
+    """
+
+    sequence_id: SequenceId
+    new_sequence_ids: Sequence[SequenceId]
+    block_hashes: Sequence[BlockHash] = ()
+    token_ids: Sequence[int] = ()
+    event_token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Free(LeaseCommand):
     """Free whole sequences; ids that the lease does not hold are reported, not refused."""
 

@@ -73,6 +73,8 @@ class ContentReader:
         block_hashes, token_ids, extras = told.block_hashes, told.token_ids, told.extras
         known = sequence.block_hashes if sequence is not None else []
         chain = sequence.chain if sequence is not None else None
+        if (block_hashes or token_ids) and sequence is not None and not known:
+            self._check_untold(sequence)
         if token_ids or extras is not None:
             if (0 if chain is None else chain.num_tokens) + len(token_ids) > num_tokens:
                 raise InvalidRequest.of("token_ids", f"there are more of them than the {num_tokens} tokens")
@@ -87,6 +89,32 @@ class ContentReader:
             )
         scope = self._scope(sequence, told)
         return Content(tenant_hashes(block_hashes, scope), chain, scope)
+
+    def check_fork(self, sequence: Sequence, content: Content) -> None:
+        """Refuse to fork ``sequence`` where some hashes of its tokens are told and others not yet.
+
+        So parent and forks agree on what they share: what is not told by now never is.
+
+        Raises:
+            InvalidRequest: They are.
+        """
+        num_told = len(sequence.block_hashes) + len(content.block_hashes)
+        num_needed = sequence.num_granted_tokens // self._config.hash_block_size
+        if self._config.enable_prefix_caching and 0 < num_told < num_needed:
+            raise InvalidRequest.of(
+                "block_hashes",
+                f"its {sequence.num_granted_tokens} tokens fill {num_needed} blocks, and of {num_told} the "
+                "hashes are told: send the others along",
+            )
+
+    def _check_untold(self, sequence: Sequence) -> None:
+        """Refuse hashes of tokens that were forked without. Raises InvalidRequest."""
+        if self._config.enable_prefix_caching and sequence.num_forked_tokens >= self._config.hash_block_size:
+            raise InvalidRequest.of(
+                "block_hashes",
+                f"sequence {sequence.sequence_id!r} was forked, and the hashes of what it shares were "
+                "not told before: its blocks are found by nobody",
+            )
 
     def _scope(self, sequence: Sequence | None, told: Told) -> TenantId:
         """The tenant that alone is to find what is told of ``sequence``."""

@@ -58,6 +58,8 @@ class Headroom:
         num_computed = num_granted if self._publishes_on_allocate else num_committed
         num_kept = self._most_tokens_kept(sequence, num_computed)
         num_unpublished = self._next_publishing(sequence, num_computed) - 1
+        if num_granted == sequence.num_forked_tokens:
+            num_slots = 0  # what is written next may be shared
         if self._publishes_on_allocate:
             sequence.extend_headroom = min(num_slots, num_kept, num_unpublished)
             sequence.commit_headroom = ANY_LENGTH

@@ -440,6 +440,24 @@ class Pool:
             block_ids=block_ids,
             copies=[list(copy) for copy in lease.copies],
             num_free_blocks=self.store.num_free_blocks,
+            replaced=self.sequences.forks.take_replaced(),
+        )
+
+    def _fork(self, command: ask.Fork, lease: Lease) -> tell.Forked:
+        self._check_workers()
+        sequence = self._find(command.sequence_id, command.tenant, lease)
+        told = Told(command.block_hashes, command.token_ids, command.event_token_ids)
+        content = self.sequences.check_fork(lease, sequence, command.new_sequence_ids, told)
+        self._release_copies(lease)
+        forks = self.sequences.fork(lease, sequence, command.new_sequence_ids, content)
+        return tell.Forked(
+            epoch=self.epoch,
+            sequences=[fork.handle for fork in forks],
+            block_ids=[fork.block_ids for fork in forks],
+            num_computed_tokens=sequence.num_granted_tokens,
+            num_committed_tokens=sequence.num_committed_tokens,
+            copies=[list(copy) for copy in lease.copies],
+            num_free_blocks=self.store.num_free_blocks,
         )
 
     def _commit(self, command: ask.Commit, lease: Lease) -> tell.Committed:
@@ -494,6 +512,7 @@ class Pool:
             copies=[list(copy) for copy in lease.copies],
             admit=admit,
             num_free_blocks=self.store.num_free_blocks,
+            replaced=self.sequences.forks.take_replaced(),
         )
         if command.step_id is not None:
             lease.last_step = reply
@@ -596,6 +615,7 @@ class Pool:
         ask.DeleteLease: _delete_lease,
         ask.ExpireLeases: _expire_leases,
         ask.Allocate: _allocate,
+        ask.Fork: _fork,
         ask.Commit: _commit,
         ask.Free: _free,
         ask.Step: _step,

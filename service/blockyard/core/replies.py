@@ -60,12 +60,31 @@ class Allocated(Reply):
     """What `Admitted` says, the block copies to make first ([source, destination]), and what is left.
 
     ``num_cached_tokens`` is None on later calls for a sequence; ``block_ids`` are those appended by this one.
+    ``replaced``: entries of its tables that are another block from now on, as forks shared the one before:
+    [sequence, group, position, block] each. None where there is none.
     """
 
     sequence: SequenceHandle
     num_cached_tokens: int | None
     num_new_tokens: int
     block_ids: list[list[BlockId]]
+    copies: list[list[BlockId]]
+    num_free_blocks: int
+    replaced: list[list[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked(Reply):
+    """The new ``sequences``, as they were asked for, and all of their block tables, per group.
+
+    All have ``num_computed_tokens`` with slots, of which ``num_committed_tokens`` are known to be written.
+    ``copies`` as in `Allocated`.
+    """
+
+    sequences: list[SequenceHandle]
+    block_ids: list[list[list[BlockId]]]
+    num_computed_tokens: int
+    num_committed_tokens: int
     copies: list[list[BlockId]]
     num_free_blocks: int
 
@@ -116,13 +135,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped(Reply):
-    """The answer to a step; ``admit`` in the order asked."""
+    """The answer to a step; ``admit`` in the order asked, ``replaced`` as in `Allocated`."""
 
     step_id: int | None
     extend: StepExtended
     copies: list[list[BlockId]]
     admit: list[Admitted | Refused]
     num_free_blocks: int
+    replaced: list[list[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,17 @@ class BlockTable:
         self.has_states = has_states
         self.num_retired = num_retired
 
+    def forked(self, block_ids: list[BlockId]) -> "BlockTable":
+        """A fork's table of ``block_ids``. A state that others find is this one's alone, and stays here."""
+        return BlockTable(
+            block_ids,
+            min(self.num_published, len(block_ids)),
+            self.is_edge_published,
+            None,
+            self.has_states,
+            self.num_retired,
+        )
+
     def to_state(self) -> dict[str, Any]:
         """The table as plain data."""
         return {
@@ -72,6 +83,8 @@ class Sequence:
         num_encoder_tokens: Of its encoder's input; 0 for a model without an encoder.
         num_granted_tokens: Tokens that are cached or were given slots, less those that were taken back.
         num_committed_tokens: Tokens whose KV is known to be written.
+        num_forked_tokens: Tokens that it has in common with a fork, or with what it was forked from; 0 where
+            there is none. These are not taken back any more.
         block_hashes: One a hash block, from the beginning, as far as they were sent.
         chain: Where hashing goes on, if the scheduler sends token ids.
         token_ids: Those told so far, from the first on, for events; None where nobody follows.
@@ -89,6 +102,7 @@ class Sequence:
         "lease_id",
         "num_committed_tokens",
         "num_encoder_tokens",
+        "num_forked_tokens",
         "num_granted_tokens",
         "num_prompt_tokens",
         "num_tokens",
@@ -116,6 +130,7 @@ class Sequence:
         tables: list[BlockTable] | None = None,
         num_granted_tokens: int = 0,
         num_committed_tokens: int = 0,
+        num_forked_tokens: int = 0,
     ) -> None:
         self.sequence_id = sequence_id
         self.handle = handle
@@ -128,10 +143,31 @@ class Sequence:
         self.num_encoder_tokens = num_encoder_tokens
         self.num_granted_tokens = num_granted_tokens
         self.num_committed_tokens = num_committed_tokens
+        self.num_forked_tokens = num_forked_tokens
         self.block_hashes = block_hashes
         self.chain = chain
         self.token_ids = token_ids
         self.extend_headroom = self.commit_headroom = 0
+
+    def forked(self, sequence_id: SequenceId, handle: SequenceHandle, tables: list[BlockTable]) -> "Sequence":
+        """A fork of it, which has ``tables``, its tokens and lease, and shares nothing that can change."""
+        return Sequence(
+            sequence_id=sequence_id,
+            handle=handle,
+            lease_id=self.lease_id,
+            tenant=self.tenant,
+            scope=self.scope,
+            num_tokens=self.num_tokens,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_encoder_tokens=self.num_encoder_tokens,
+            block_hashes=list(self.block_hashes),
+            chain=self.chain,
+            token_ids=None if self.token_ids is None else array("Q", self.token_ids),
+            tables=tables,
+            num_granted_tokens=self.num_granted_tokens,
+            num_committed_tokens=self.num_committed_tokens,
+            num_forked_tokens=self.num_granted_tokens,
+        )
 
     @property
     def block_ids(self) -> list[list[BlockId]]:
@@ -172,6 +208,7 @@ class Sequence:
             "tables": [table.to_state() for table in self.tables],
             "num_granted_tokens": self.num_granted_tokens,
             "num_committed_tokens": self.num_committed_tokens,
+            "num_forked_tokens": self.num_forked_tokens,
         }
 
     @classmethod

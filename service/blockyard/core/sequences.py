@@ -47,6 +47,7 @@ class Sequences:
     ) -> None:
         self._config = config
         self._allocator = Allocator(config, stores, events)
+        self.forks = self._allocator.forks
         self._chunk_ends = ChunkEnds.of(
             config.groups,
             scheduler_block_size=config.scheduler_block_size,
@@ -332,6 +333,59 @@ class Sequences:
         num_published = self._publish(sequence)
         self._allocator.headroom.note(sequence)
         return num_published
+
+    def check_fork(
+        self, lease: Lease, sequence: Sequence, new_ids: abc.Sequence[SequenceId], told: Told
+    ) -> Content:
+        """Refuse forks of a sequence of ``lease`` that no pool could grant.
+
+        Args:
+            lease: Whose they will be.
+            sequence: What is to be forked.
+            new_ids: Of the forks.
+            told: What is told of the sequence's tokens.
+
+        Returns:
+            Its content.
+
+        Raises:
+            InvalidRequest: No id is given, too many are, or one twice or of a sequence of the lease; or the
+                sequence cannot be forked where it stands, or its content is not valid.
+            SequenceExistsElsewhere: Another lease of the tenant has a sequence of one of these ids.
+        """
+        self.forks.check(sequence, new_ids, lease.sequences)
+        for sequence_id in new_ids:
+            self.check_free_id(sequence.tenant, sequence_id)
+        content = self.check_content(sequence, sequence.num_tokens, told)
+        self._contents.check_fork(sequence, content)
+        return content
+
+    def fork(
+        self, lease: Lease, sequence: Sequence, new_ids: abc.Sequence[SequenceId], content: Content
+    ) -> list[Sequence]:
+        """Begin forks of a sequence of ``lease``, after `check_fork`, which has returned ``content``.
+
+        Raises:
+            InsufficientBlocks: There are too few for what cannot be shared; nothing was done.
+        """
+        try:
+            self._allocator.require_forks(sequence, len(new_ids))
+        except InsufficientBlocks:
+            self._counters.num_refused_allocations += 1
+            raise
+        self._learn(sequence, content)
+        self._publish(sequence)
+        forks = []
+        each = self.forks.fork(sequence, len(new_ids), lease.copies)
+        for sequence_id, tables in zip(new_ids, each, strict=True):
+            fork = sequence.forked(sequence_id, SequenceHandle(self.next_handle), tables)
+            self.next_handle += 1
+            self.register(lease, fork)
+            forks.append(fork)
+        self._counters.num_admitted_sequences += len(forks)
+        self._counters.num_forked_sequences += len(forks)
+        self._allocator.headroom.note(sequence)
+        return forks
 
     def free(self, lease: Lease, sequence: Sequence) -> int:
         """End a sequence of ``lease``. Returns how many blocks became free."""

@@ -67,6 +67,7 @@ class Counters:
     num_steps: int = 0
     num_prefix_cache_resets: int = 0
     num_event_batches: int = 0
+    num_forked_sequences: int = 0
 
     def to_state(self) -> dict[str, int]:
         """The counters as plain data."""

@@ -56,6 +56,7 @@ COUNTER_HELP = {
     "num_expired_leases": "Leases that ran out.",
     "num_steps": "Scheduler steps done.",
     "num_prefix_cache_resets": "Times that the prefix cache was emptied.",
+    "num_forked_sequences": "Sequences that began with another one's blocks; they count as admitted as well.",
     "num_event_batches": "Batches of events, one for each command that changed the prefix index.",
 }
 """Every counter of `Statistics.counters`, by its name there."""

@@ -133,6 +133,21 @@ POOL_CALLS = (
         refusals=UNDER_A_LEASE,
     ),
     PoolCall(
+        path="/fork",
+        body=schemas.ForkBody,
+        reply=tell.Forked,
+        summary="Begin sequences that go on from where another one stands, and share its blocks.",
+        command=_own_command,
+        refusals=(
+            *UNDER_A_LEASE,
+            SequenceNotFound,
+            SequenceExistsElsewhere,
+            InsufficientBlocks,
+            QuotaExceeded,
+            LimitExceeded,
+        ),
+    ),
+    PoolCall(
         path="/lookup",
         body=schemas.LookupBody,
         reply=tell.Found,

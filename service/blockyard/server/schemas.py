@@ -14,6 +14,7 @@ from pydantic import (
 
 from blockyard.core import commands as ask
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
+from blockyard.core.forks import MAX_FORKS
 from blockyard.core.hash_chain import Hasher
 from blockyard.core.hashing import HashAlgorithm, are_plain_int32
 from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
@@ -304,6 +305,36 @@ class CommitBody(LeaseBody):
             **self.base(tenant),
             sequence_id=SequenceId(self.sequence_id),
             num_computed_tokens=self.num_computed_tokens,
+            block_hashes=self.block_hashes,
+            token_ids=self.token_ids,
+            event_token_ids=self.event_token_ids,
+        )
+
+
+class ForkBody(LeaseBody):
+    """A sequence to fork, and the names of its forks."""
+
+    sequence_id: Name
+    new_sequence_ids: Annotated[list[Name], Field(min_length=1, max_length=MAX_FORKS, fail_fast=True)]
+    block_hashes: BlockHashes = Field(
+        default_factory=list,
+        description="Hashes of the sequence's tokens not sent before: those of its full blocks cannot be "
+        "sent later, as they are its forks' as well.",
+    )
+    token_ids: TokenIds = Field(default_factory=list)
+    event_token_ids: EventTokenIds = Field(default_factory=list)
+
+    @property
+    def num_hashes(self) -> int:
+        """As `PoolBody.num_hashes`."""
+        return len(self.block_hashes) + len(self.token_ids) + len(self.event_token_ids)
+
+    def command(self, tenant: TenantId) -> ask.Fork:
+        """The command of ``tenant``."""
+        return ask.Fork(
+            **self.base(tenant),
+            sequence_id=SequenceId(self.sequence_id),
+            new_sequence_ids=[SequenceId(name) for name in self.new_sequence_ids],
             block_hashes=self.block_hashes,
             token_ids=self.token_ids,
             event_token_ids=self.event_token_ids,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blockyard.core.commands import Allocate, Command, CreateLease, Step, unkeyed
+from blockyard.core.commands import Allocate, Command, CreateLease, Fork, Step, unkeyed
 from blockyard.core.errors import LimitExceeded
 from blockyard.core.pool import Pool
 
@@ -36,6 +36,8 @@ class TenantLimits:
         if isinstance(asked, Allocate):
             is_new = pool.sequences.get(asked.tenant, asked.admission.sequence_id) is None
             num_sequences += is_new
+        elif isinstance(asked, Fork):
+            num_sequences += len(asked.new_sequence_ids)
         elif isinstance(asked, Step) and asked.admit:
             num_sequences += len(asked.admit) - len(asked.free)
         else:

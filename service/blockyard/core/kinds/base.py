@@ -119,6 +119,8 @@ class Kind(ABC):
     """Whether a sequence ever needs some of its blocks no more."""
     can_be_draft: ClassVar[bool] = False
     """Whether a hit can end a block earlier, so that a drafter's last block is computed anew."""
+    overwrites_blocks: ClassVar[bool] = False
+    """Whether steps write over what earlier ones wrote: then forks get copies of what they do not share."""
 
     def __init__(self, block_size: int, is_draft: bool, *further_sizes: int) -> None:
         self.block_size = block_size
@@ -218,6 +220,17 @@ class Kind(ABC):
         """
         needed_from = self.first_seen_token(num_tokens) // self.block_size
         return not self.drops_blocks or NULL_BLOCK not in table.block_ids[needed_from:]
+
+    # What forks share
+
+    def num_shared_blocks(self, table: BlockTable, num_tokens: int) -> int:  # noqa: ARG002
+        """Leading entries of ``table`` that forks after ``num_tokens`` share: those of these tokens."""
+        return div_ceil(num_tokens, self.block_size)
+
+    def open_position(self, num_tokens: int) -> int | None:
+        """Where the block stands that holds the last of ``num_tokens`` and will hold the next, if any."""
+        position, num_inside = divmod(num_tokens, self.block_size)
+        return position if num_inside else None
 
     # What is cached
 

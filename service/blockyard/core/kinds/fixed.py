@@ -42,6 +42,14 @@ class _GivenOnce(_Uncached):
         """For all tokens."""
         return ANY_LENGTH
 
+    def num_shared_blocks(self, table: BlockTable, num_tokens: int) -> int:  # noqa: ARG002 - of any length
+        """All, unless they are written over: then none."""
+        return 0 if self.overwrites_blocks else len(table.block_ids)
+
+    def open_position(self, num_tokens: int) -> int | None:  # noqa: ARG002 - of any length
+        """None: no block goes with the last tokens."""
+        return None
+
 
 class CrossAttention(_GivenOnce):
     """Blocks for the encoder's output, given at a sequence's beginning. No prefix of tokens stands for it."""
@@ -60,6 +68,8 @@ class OneBlock(_GivenOnce):
 
     __slots__ = ()
 
+    overwrites_blocks: ClassVar[bool] = True
+
     def num_blocks(self, demand: Demand) -> int:  # noqa: ARG002 - whatever the length
         """One."""
         return 1
@@ -69,6 +79,8 @@ class HotBlocks(_GivenOnce):
     """A buffer of ``num_blocks_per_request`` blocks (at least 1) for pages that lie on the host."""
 
     __slots__ = ("num_blocks_per_request",)
+
+    overwrites_blocks: ClassVar[bool] = True
 
     def __init__(self, block_size: int, is_draft: bool, num_blocks_per_request: int) -> None:
         super().__init__(block_size, is_draft, num_blocks_per_request)

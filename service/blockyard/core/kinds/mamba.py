@@ -22,6 +22,8 @@ class RecurrentStates(Kind):
 
     __slots__ = ("num_speculative_blocks",)
 
+    overwrites_blocks: ClassVar[bool] = True
+
     def __init__(self, block_size: int, is_draft: bool, num_speculative_blocks: int) -> None:
         super().__init__(block_size, is_draft, num_speculative_blocks)
         self.num_speculative_blocks = num_speculative_blocks
@@ -48,6 +50,14 @@ class RecurrentStates(Kind):
         return num_taken_back <= self.num_speculative_blocks or Kind.can_go_back(
             self, table, num_tokens, num_taken_back
         )
+
+    def num_shared_blocks(self, table: BlockTable, num_tokens: int) -> int:
+        """Those before the running state, which lies in its block or in one of the speculative ones."""
+        return min(self.num_skipped_blocks(num_tokens), len(table.block_ids))
+
+    def open_position(self, num_tokens: int) -> int | None:  # noqa: ARG002 - of any length
+        """None: the running state is a fork's own."""
+        return None
 
     def longest_hit(self, search: HitSearch, max_tokens: int, *, drops_last: bool) -> GroupHit:
         """Never asked of a mode in which nothing is found: see `Kind.is_cacheable`."""

@@ -90,6 +90,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", f"{POOL}/step"): ALLOCATE,
     ("POST", f"{POOL}/allocate"): ALLOCATE,
     ("POST", f"{POOL}/commit"): ALLOCATE,
+    ("POST", f"{POOL}/fork"): ALLOCATE,
     ("POST", f"{POOL}/free"): ALLOCATE,
     ("POST", f"{POOL}/leases"): ALLOCATE,
     ("POST", f"{POOL}/leases/{{lease_id}}/renew"): ALLOCATE,
