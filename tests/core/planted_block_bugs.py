@@ -147,11 +147,15 @@ class StateHashesNotMoved(BlockStore):
 class HashesOfPartsKept(BlockStore):
     __slots__ = ()
 
-    def publish(self, block: BlockId, group: int, block_hash: BlockHash) -> None:
-        if self.hashes[block] is None:
-            super().publish(block, group, block_hash)
-        else:
-            self.publish_part(block, group, block_hash)
+    def publish_run(
+        self, blocks: list[BlockId], group: int, block_hashes: list[BlockHash], parent: BlockId = NULL_BLOCK
+    ) -> int:
+        fresh = [at for at, block in enumerate(blocks) if self.hashes[block] is None]
+        for block, block_hash in zip(blocks, block_hashes, strict=True):
+            if self.hashes[block] is not None:
+                self.publish_part(block, group, block_hash)
+        super().publish_run([blocks[at] for at in fresh], group, [block_hashes[at] for at in fresh], parent)
+        return len(blocks)
 
 
 class UnsettledStatesShared(BlockStore):

@@ -48,6 +48,9 @@ def cache(pool: Pool, naive: NaivePool, hashes: list[bytes], random: Random) -> 
                 continue
             block = free.pop()
             store = pool.stores[group.is_host_resident]
-            (store.publish_part if is_part else store.publish)(block, number, block_hash)
+            if is_part:
+                store.publish_part(block, number, block_hash)
+            else:
+                store.publish_run([block], number, [block_hash])
             key = NaiveKey(block_hash, number, block, num_tokens)
             naive.stores[group.is_host_resident].register(key)

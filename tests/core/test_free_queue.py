@@ -46,7 +46,8 @@ def test_it_does_what_a_list_does(data: st.DataObject) -> None:
             model = model + run if action == "append" else run + model
             held = [block for block in held if block not in run]
         elif action == "restore":
-            queue = FreeQueue.from_state(queue.to_state())
+            state, queue = queue.to_state(), FreeQueue(num_blocks)
+            queue.load(state)
         assert (list(queue), len(queue), queue.problems()) == (model, len(model), [])
 
 

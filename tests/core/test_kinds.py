@@ -25,7 +25,7 @@ def find(
     store = BlockStore(21, 1, Counters())
     hashes = [bytes([position]) for position in range(20)]
     for position in cached:
-        store.publish(position + 1, 0, hashes[position])
+        store.publish_run([position + 1], 0, [hashes[position]])
     search = HitSearch(store.index, [0], hashes, hashes, 4, alignment, set())
     hit = kind.longest_hit(search, max_tokens, drops_last=drops_last)
     (blocks,) = hit.blocks

@@ -54,7 +54,7 @@ class TimedStore:
 
 def test_a_block_lives_from_its_publication_to_its_eviction() -> None:
     store = TimedStore()
-    store.at(0).publish(WATCHED, 0, b"one")
+    store.at(0).publish_run([WATCHED], 0, [b"one"])
     store.at(10).release([WATCHED])
     store.at(25).touch([WATCHED])
     store.at(30).release([WATCHED])
@@ -65,7 +65,7 @@ def test_a_block_lives_from_its_publication_to_its_eviction() -> None:
 
 def test_of_every_hit_the_gap_before_it_is_counted() -> None:
     store = TimedStore()
-    store.at(0).publish(WATCHED, 0, b"one")
+    store.at(0).publish_run([WATCHED], 0, [b"one"])
     for number in range(1, 4):
         store.at(10 * number).release([WATCHED])
         store.at(10 * number + number).touch([WATCHED])
@@ -74,7 +74,7 @@ def test_of_every_hit_the_gap_before_it_is_counted() -> None:
 
 def test_a_hit_on_a_block_that_is_held_ends_no_gap() -> None:
     store = TimedStore()
-    store.at(0).publish(WATCHED, 0, b"one")
+    store.at(0).publish_run([WATCHED], 0, [b"one"])
     store.at(5).touch([WATCHED])
     store.at(10).release([WATCHED])  # still held by the other
     store.at(20).touch([WATCHED])
@@ -90,7 +90,7 @@ def test_blocks_without_content_are_neither_idle_nor_evicted() -> None:
 
 def test_blocks_outside_the_sample_are_not_counted() -> None:
     store = TimedStore()
-    store.at(0).publish(2, 0, b"two")
+    store.at(0).publish_run([2], 0, [b"two"])
     store.at(10).release([2])
     store.at(20).touch([2])
     store.at(30).release([2])
@@ -100,7 +100,7 @@ def test_blocks_outside_the_sample_are_not_counted() -> None:
 
 def test_what_is_forgotten_at_once_is_not_evicted() -> None:
     store = TimedStore()
-    store.at(0).publish(WATCHED, 0, b"one")
+    store.at(0).publish_run([WATCHED], 0, [b"one"])
     store.at(10).release([WATCHED])
     store.at(20).forget_all()
     assert WATCHED in store.at(30).take(3)
@@ -111,7 +111,7 @@ def test_a_block_that_gets_full_begins_anew() -> None:
     store = TimedStore()
     store.at(0).publish_part(WATCHED, 0, b"part")
     store.at(4).publish_part(WATCHED, 0, b"longer part")
-    store.at(10).publish(WATCHED, 0, b"all")
+    store.at(10).publish_run([WATCHED], 0, [b"all"])
     store.at(11).publish_part(WATCHED, 0, b"part of it")
     store.at(30).release([WATCHED])
     assert WATCHED in store.at(50).take(3)
@@ -120,12 +120,12 @@ def test_a_block_that_gets_full_begins_anew() -> None:
 
 def test_a_block_that_hashes_move_to_begins_to_live_and_the_other_is_not_evicted() -> None:
     store = TimedStore()
-    store.at(0).publish(2, 0, b"one")
+    store.at(0).publish_run([2], 0, [b"one"])
     store.at(10).move_hashes(2, WATCHED)
     store.at(30).release([WATCHED])
     assert WATCHED in store.at(50).take(3)
     assert store.spans == ([1, 40.0], [1, 20.0], [])
-    store.at(60).publish(WATCHED, 0, b"two")
+    store.at(60).publish_run([WATCHED], 0, [b"two"])
     store.at(70).move_hashes(WATCHED, 3)
     store.at(80).release([3, WATCHED])
     assert store.at(90).take(2) == [WATCHED, 3]
@@ -134,9 +134,9 @@ def test_a_block_that_hashes_move_to_begins_to_live_and_the_other_is_not_evicted
 
 def test_a_copy_that_was_not_made_is_not_evicted() -> None:
     store = TimedStore()
-    store.at(0).publish(WATCHED, 0, b"one")
+    store.at(0).publish_run([WATCHED], 0, [b"one"])
     store.blocks.states_to_copy[WATCHED] = "lease"  # type: ignore[assignment]
-    store.at(0).publish(2, 0, b"two")
+    store.at(0).publish_run([2], 0, [b"two"])
     store.at(10).note_copied(WATCHED, is_copied=False)
     store.at(10).release([2, WATCHED])
     assert store.at(20).take(4) == [WATCHED, 4, 5, 2]  # with one that is evicted

@@ -144,6 +144,7 @@ class Allocator:
 
         for store, table in zip(self._stores, tables, strict=True):
             store.touch(table.block_ids)
+            store.queue.note_hit(table.block_ids)
         sequence.tables = tables
         sequence.num_granted_tokens = num_granted
         sequence.num_committed_tokens = hit.num_tokens
@@ -265,6 +266,7 @@ class Allocator:
         kind, store, table = self._kinds[group], self._stores[group], sequence.tables[group]
         factor = kind.block_size // self._config.hash_block_size
         begin, table.num_published = table.num_published, end
+        parent = table.block_ids[begin - 1] if begin else NULL_BLOCK
         is_shared = begin * kind.block_size < sequence.num_forked_tokens  # and published by others, it may be
         if (
             self._retention.interval is None
@@ -273,21 +275,31 @@ class Allocator:
             and not is_shared
         ):
             hashes = sequence.block_hashes[(begin + 1) * factor - 1 : end * factor : factor]
-            return store.publish_run(table.block_ids[begin:end], group, hashes)
-        num_published = 0
-        for position in self._retention.kept(group, range(begin, end), sequence):
-            block = table.block_ids[position]
-            if block == NULL_BLOCK or (kind.keeps_states and not self._is_written(kind, position, sequence)):
-                continue
-            if is_shared and store.is_published(block):
-                continue
-            store.publish(block, group, sequence.block_hashes[(position + 1) * factor - 1])
-            num_published += 1
-            if self._events is not None:
+            return store.publish_run(table.block_ids[begin:end], group, hashes, parent)
+        positions = [
+            position
+            for position in self._retention.kept(group, range(begin, end), sequence)
+            if self._is_publishable(kind, store, position, table.block_ids[position], sequence)
+        ]
+        blocks = [table.block_ids[position] for position in positions]
+        hashes = [sequence.block_hashes[(position + 1) * factor - 1] for position in positions]
+        store.publish_run(blocks, group, hashes, parent)
+        if self._events is not None:
+            for position in positions:
                 self._tell(group, sequence, position, kind.block_size)
-            if kind.keeps_states:
-                store.unripe.add(block)
-        return num_published
+        if kind.keeps_states:
+            store.unripe.update(blocks)
+        return len(positions)
+
+    def _is_publishable(
+        self, kind: Kind, store: BlockStore, position: int, block: BlockId, sequence: Sequence
+    ) -> bool:
+        """Whether the block at ``position`` of a table is there and written, and no hit by a fork's doing."""
+        return (
+            block != NULL_BLOCK
+            and (not kind.keeps_states or self._is_written(kind, position, sequence))
+            and not (position * kind.block_size < sequence.num_forked_tokens and store.is_published(block))
+        )
 
     def _is_written(self, kind: Kind, position: int, sequence: Sequence) -> bool:
         """Whether the state in a block is that behind its last token.

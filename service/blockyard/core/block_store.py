@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from blockyard.core.adaptive_queue import AdaptiveQueue
+from blockyard.core.config import Eviction
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest
 from blockyard.core.free_queue import FreeQueue
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId, GroupIndex, LeaseId
@@ -72,13 +74,16 @@ class BlockStore:
         "unripe",
     )
 
-    def __init__(self, num_blocks: int, num_groups: int, counters: Counters) -> None:
+    def __init__(
+        self, num_blocks: int, num_groups: int, counters: Counters, eviction: Eviction = Eviction.LRU
+    ) -> None:
         self._counters = counters
         self._num_groups = num_groups
         self.reference_counts = vec[i64]([0] * num_blocks)
         self.groups = vec[i64]([0] * num_blocks)
         self.hashes: list[BlockHash | None] = [None] * num_blocks
-        self.queue = FreeQueue(num_blocks)
+        is_adaptive = eviction is Eviction.ADAPTIVE
+        self.queue = AdaptiveQueue(num_blocks, self.hashes) if is_adaptive else FreeQueue(num_blocks)
         self.index = PrefixIndex(self.hashes, self.groups)
         self.num_cached_blocks = 0
         self.unfilled: set[BlockId] = set()
@@ -239,19 +244,25 @@ class BlockStore:
             self.residency.note_idle(cached)
         return len(empty) + len(cached)
 
-    def publish(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
-        """Make a held, full ``block`` a hit for ``block_hash``, and no more for parts of it."""
-        self.publish_run([block], group, [block_hash])
+    def publish_run(
+        self,
+        blocks: list[BlockId],
+        group: GroupIndex,
+        block_hashes: list[BlockHash],
+        parent: BlockId = NULL_BLOCK,
+    ) -> int:
+        """Make held, full ``blocks`` hits, each for its hash, and no more for parts of it.
 
-    def publish_run(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> int:
-        """As `publish`, each of ``blocks`` for its hash; nulls are passed over. Returns how many."""
+        ``parent``: the block that comes before them; null where there is none. Nulls among ``blocks`` are
+        passed over. Returns how many others there are.
+        """
         assert len(blocks) == len(block_hashes)
         if NULL_BLOCK in blocks:
             kept = [at for at, block in enumerate(blocks) if block != NULL_BLOCK]
             blocks, block_hashes = [blocks[at] for at in kept], [block_hashes[at] for at in kept]
         if self.unfilled:
             self._forget([block for block in blocks if block in self.unfilled])
-        self._add(blocks, group, block_hashes)
+        self._add(blocks, group, block_hashes, parent)
         return len(blocks)
 
     def publish_part(self, block: BlockId, group: GroupIndex, block_hash: BlockHash) -> None:
@@ -307,6 +318,7 @@ class BlockStore:
         self.running_states.clear()
         self.states_to_copy.clear()
         self.num_cached_blocks = 0
+        self.queue.note_all_forgotten()
         if self.events is not None:
             self.events.cleared()
         self.residency.note_all_forgotten()
@@ -329,8 +341,10 @@ class BlockStore:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], counters: Counters) -> "BlockStore":
-        """The store that ``state`` was taken from.
+    def from_state(
+        cls, state: dict[str, Any], counters: Counters, eviction: Eviction = Eviction.LRU
+    ) -> "BlockStore":
+        """The store that ``state`` was taken from, with the same ``eviction``.
 
         Raises:
             InvalidRequest: ``state`` comes from a machine of another byte order.
@@ -339,18 +353,17 @@ class BlockStore:
             raise InvalidRequest.of(
                 "byteorder", f"{state['byteorder']} is not this machine's, {sys.byteorder}"
             )
-        store = cls(1, state["num_groups"], counters)
+        store = cls(len(state["hashes"]), state["num_groups"], counters, eviction)
         store.reference_counts = unpack_vector(state["reference_counts"])
         store.groups = unpack_vector(state["groups"])
-        store.hashes = [None] * len(state["hashes"])
         store.index = PrefixIndex(store.hashes, store.groups)
-        store.queue = FreeQueue.from_state(state["queue"])
         store.unfilled = set(state["unfilled"])
         store.running_states = dict(state["running_states"])
         store.states_to_copy = dict(state["states_to_copy"])
         store.open_forks = dict(state.get("open_forks", ()))
         store.further_hashes = {block: list(these) for block, these in state["further_hashes"]}
         store._restore_hashes(state["hashes"], state["shared_hashes"])
+        store.queue.load(state["queue"])
         return store
 
     def _restore_hashes(self, own: list[BlockHash | None], shared_hashes: list[Any]) -> None:
@@ -385,7 +398,14 @@ class BlockStore:
                     self.index.add_further(group, block_hash, block)
         self.num_cached_blocks = len(own) - own.count(None)
 
-    def _add(self, blocks: list[BlockId], group: GroupIndex, block_hashes: list[BlockHash]) -> None:
+    def _add(
+        self,
+        blocks: list[BlockId],
+        group: GroupIndex,
+        block_hashes: list[BlockHash],
+        parent: BlockId = NULL_BLOCK,
+    ) -> None:
+        self.queue.note_published(blocks, block_hashes, parent)
         self.index.add_run(group, blocks, block_hashes)
         self.num_cached_blocks += len(blocks)
         if not self.residency.sample.isdisjoint(blocks):

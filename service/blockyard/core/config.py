@@ -31,6 +31,8 @@ class Eviction(StrEnum):
 
     LRU = "lru"
     """The one that was freed the longest ago."""
+    ADAPTIVE = "adaptive"
+    """That whose content was used the least, weighed against how long ago; see `blockyard.core.grade`."""
 
 
 class HashForm(StrEnum):

@@ -6,6 +6,11 @@ block to be used first, ``_prev[0]`` the last. The garbage collector sees none o
     0 -> oldest -> ... -> newest -> 0
 
 Invariant: following ``_next`` from 0 visits each free block once and returns to 0; ``_prev`` is its inverse.
+
+The queue is also what a policy of eviction is asked: it is told of hits (`FreeQueue.note_hit`), of what is
+published (`FreeQueue.note_published`) and freed (`FreeQueue.append`), and picks the blocks to be used again
+(`FreeQueue.pop`). This one is least recently used, for which the order in which blocks are freed is all that
+counts; `blockyard.core.adaptive_queue` has another, with further rings in the same vectors.
 """
 
 from collections.abc import Iterator
@@ -14,7 +19,7 @@ from typing import Any
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blockyard.core.ids import NULL_BLOCK, BlockId
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.packing import pack_vector, unpack_vector
 
 
@@ -23,16 +28,19 @@ class FreeQueue:
 
     Args:
         num_blocks: Blocks of the pool, the null block included; at least 1.
+        num_further_rings: Rings beside the first, empty ones, whose sentinels come after the blocks.
     """
 
     __slots__ = ("_next", "_num_free", "_prev")
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, num_further_rings: int = 0) -> None:
         self._num_free = num_blocks - 1
-        self._next = vec[i64](range(1, num_blocks + 1))
+        self._next = vec[i64](range(1, num_blocks + 1 + num_further_rings))
         self._next[num_blocks - 1] = NULL_BLOCK
-        self._prev = vec[i64](range(-1, num_blocks - 1))
+        self._prev = vec[i64](range(-1, num_blocks - 1 + num_further_rings))
         self._prev[NULL_BLOCK] = num_blocks - 1
+        for sentinel in range(num_blocks, num_blocks + num_further_rings):
+            self._next[sentinel] = self._prev[sentinel] = sentinel
 
     def __len__(self) -> int:
         return self._num_free
@@ -68,12 +76,23 @@ class FreeQueue:
             preceding[after] = before
         self._num_free -= len(blocks)
 
+    def note_hit(self, blocks: list[BlockId]) -> None:
+        """``blocks``, a prefix from its beginning on, were found by a new sequence; nulls are no blocks."""
+
+    def note_published(
+        self, blocks: list[BlockId], block_hashes: list[BlockHash], parent: BlockId = NULL_BLOCK
+    ) -> None:
+        """``blocks`` become hits, each for its hash, behind ``parent``; null where none comes before them."""
+
+    def note_all_forgotten(self) -> None:
+        """No block has content any more."""
+
     def append(self, blocks: list[BlockId]) -> None:
-        """Put ``blocks``, none of which is in the queue, behind all others, in their order."""
+        """Put ``blocks``, which have content, and none of which is in the queue, behind all others."""
         self._link(self._prev[NULL_BLOCK], blocks, NULL_BLOCK)
 
     def prepend(self, blocks: list[BlockId]) -> None:
-        """Put ``blocks``, none of which is in the queue, before all others, in their order."""
+        """Put ``blocks``, which have none, and none of which is in the queue, before all others."""
         self._link(NULL_BLOCK, blocks, self._next[NULL_BLOCK])
 
     def _link(self, before: "i64", blocks: list[BlockId], after: "i64") -> None:
@@ -89,34 +108,34 @@ class FreeQueue:
 
     def problems(self) -> list[str]:
         """What contradicts the invariant; empty when all is well. O(free blocks)."""
-        found: list[str] = []
-        seen = 0
-        block: i64 = NULL_BLOCK
+        found, num_linked = self._ring_problems(NULL_BLOCK)
+        if num_linked != self._num_free:
+            found.append(f"free queue: {num_linked} blocks are linked, {self._num_free} counted")
+        return found
+
+    def _ring_problems(self, sentinel: int) -> tuple[list[str], int]:
+        """What is wrong with a ring, and how many blocks are in it."""
+        num_linked = 0
+        block: i64 = sentinel
         while True:
             after = self._next[block]
             if self._prev[after] != block:
-                found.append(f"free queue: block {after} follows {block}, which is not the one before it")
-                break
-            if after == NULL_BLOCK:
-                break
-            seen += 1
-            if seen > len(self._next):
-                found.append("free queue: it never returns to its head")
-                break
+                return [
+                    f"free queue: block {after} follows {block}, which is not the one before it"
+                ], num_linked
+            if after == sentinel:
+                return [], num_linked
+            num_linked += 1
+            if num_linked > len(self._next):
+                return ["free queue: it never returns to its head"], num_linked
             block = after
-        if seen != self._num_free:
-            found.append(f"free queue: {seen} blocks are linked, {self._num_free} counted")
-        return found
 
     def to_state(self) -> dict[str, Any]:
         """The queue as plain data."""
         return {"num_free": self._num_free, "next": pack_vector(self._next), "prev": pack_vector(self._prev)}
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "FreeQueue":
-        """The queue that ``state`` was taken from."""
-        queue = cls(1)
-        queue._next = unpack_vector(state["next"])
-        queue._prev = unpack_vector(state["prev"])
-        queue._num_free = state["num_free"]
-        return queue
+    def load(self, state: dict[str, Any]) -> None:
+        """Become the queue that ``state`` was taken from."""
+        self._next = unpack_vector(state["next"])
+        self._prev = unpack_vector(state["prev"])
+        self._num_free = state["num_free"]

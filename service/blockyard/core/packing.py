@@ -39,3 +39,13 @@ def unpack_column(data: bytes) -> list[int]:
     if sys.byteorder == "big":
         column.byteswap()
     return column.tolist()
+
+
+def pack_long_vector(values: "vec[i64]") -> bytes:
+    """``values`` whatever they are, eight bytes each."""
+    return array("q", values).tobytes()
+
+
+def unpack_long_vector(data: bytes) -> "vec[i64]":
+    """The vector that `pack_long_vector` made ``data`` of."""
+    return vec[i64](array("q", data))

@@ -67,7 +67,9 @@ class Pool:
         self.leases = Leases()
         self.workers = Workers(config.worker_timeout_ms, config.num_ranks)
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
-        self.adopt_stores([BlockStore(size, len(config.groups), self.counters) for size in sizes])
+        self.adopt_stores(
+            [BlockStore(size, len(config.groups), self.counters, config.eviction) for size in sizes]
+        )
 
     def adopt_stores(self, stores: list[BlockStore]) -> None:
         """Have these blocks, and no sequences yet; only for a pool that is being made."""

@@ -67,7 +67,9 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.counters = Counters(**state["counters"])
     pool.hits = HitWindow.from_state(state["hits"])
     pool.workers = Workers.from_state(state["workers"], config.worker_timeout_ms, config.num_ranks)
-    pool.adopt_stores([BlockStore.from_state(store, pool.counters) for store in state["stores"]])
+    pool.adopt_stores(
+        [BlockStore.from_state(store, pool.counters, config.eviction) for store in state["stores"]]
+    )
     if pool.events is not None:
         pool.events.load(state["events"])
     pool.sequences.next_handle = state["next_handle"]
