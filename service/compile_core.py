@@ -45,6 +45,7 @@ MODULES = (
     "retention",
     "sequence",
     "sequences",
+    "soft_pins",
     "step",
     "tenants",
 )
