@@ -68,7 +68,8 @@ class NaivePins:
             for number, store in enumerate(pool.stores):
                 blocks = pin.held_in(pool, number)
                 num_untouched = len([block for block in blocks if block in store.free])
-                store.refuse_above_free(num_untouched + config.watermark_blocks * (number == 0))
+                if num_untouched:
+                    store.refuse_above_free(num_untouched + config.watermark_blocks * (number == 0))
             for number, store in enumerate(pool.stores):
                 store.touch(pin.held_in(pool, number))
         for store in pool.stores:

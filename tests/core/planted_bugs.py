@@ -38,6 +38,7 @@ from core.planted_block_bugs import (
 )
 from core.planted_event_bugs import EVENT_BUGS, ClearingUntold
 from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS, SlidingDraftsDropNothing
+from core.planted_pin_bugs import PIN_BUGS, HardPinsLostInSnapshot, PinnedEvictedFirst, PinnedLaterNotKept
 from core.planted_pool_bugs import (
     CopiesHeldTooLong,
     CopiesLostInSnapshot,
@@ -53,6 +54,9 @@ from core.planted_worker_bugs import WORKER_BUGS
 
 WITH_WORKERS = {bug.__name__ for bug in WORKER_BUGS}
 """Those that show only where workers register."""
+
+WITH_PINS = {bug.__name__ for bug in PIN_BUGS}
+"""Those that show only where somebody pins."""
 
 
 def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool], None]]:
@@ -103,6 +107,8 @@ PLANTED_BUGS = {
         StateHashesNotMoved,
         HashesOfPartsKept,
         UnsettledStatesShared,
+        PinnedEvictedFirst,
+        PinnedLaterNotKept,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
     **swap(
@@ -122,6 +128,7 @@ PLANTED_BUGS = {
         CopiesLostInSnapshot,
         CopiesNotHeld,
         CopiesHeldTooLong,
+        HardPinsLostInSnapshot,
         *WORKER_BUGS,
     ),
 }
@@ -133,6 +140,7 @@ CORRUPTING_BUGS = [
         TouchedBlockStaysFree,
         RawBlocksLost,
         CopiesLostInSnapshot,
+        HardPinsLostInSnapshot,
         take_host_blocks_from_device,
     )
 ]
@@ -162,7 +170,7 @@ POOLS_OF_BUGS = {
     },
     **{
         bug.__name__: pool_configs(("full_attention",), caching=True)
-        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore)
+        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore, *PIN_BUGS)
     },
     ClearingUntold.__name__: pool_configs(("full_attention",), caching=True).filter(has_events),
     DropsForgotten.__name__: pool_configs(("sliding_window",)),

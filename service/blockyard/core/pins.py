@@ -195,16 +195,16 @@ class Pins(Mapping[PinId, Pin]):
         if num_cached_tokens < num_tokens:
             raise PrefixNotCached.of(num_tokens, num_cached_tokens)
         pin.num_held_tokens = num_tokens
-        num_kept, num_watermark = num_reserved_blocks, self._config.watermark_blocks
-        for store in self._stores:  # the device's come first, and to them alone these apply
+        for store in self._stores:
             blocks = self.held_blocks(pin, store)
+            num_untouched = store.num_untouched(blocks)
+            leaves_some = num_untouched > 0 and store is self._stores[0]  # of the device's, if it takes any
             store.require(
-                store.num_untouched(blocks),
+                num_untouched,
                 num_foreign=store.num_foreign(blocks),
-                num_kept=num_kept,
-                num_watermark=num_watermark,
+                num_kept=num_reserved_blocks if leaves_some else 0,
+                num_watermark=self._config.watermark_blocks if leaves_some else 0,
             )
-            num_kept = num_watermark = 0
         for store in self._stores:
             store.touch(self.held_blocks(pin, store))
 
