@@ -24,7 +24,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.pool_calls import POOL_CALLS
-from blockyard.server.settings import MAX_TOKENS
+from blockyard.server.settings import MAX_PREFIXES, MAX_TOKENS
 from fuzz.prepared import POOLS, WORKER, Prepared
 from fuzz.telling_bodies import BODIES, LEASE
 
@@ -37,7 +37,7 @@ prepared.make()
 tally: Counter[str] = Counter()
 readers = {
     (call.method, f"/v1/pools/{{pool}}{call.path}"): BodyReader(
-        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS).check_faults
+        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS, MAX_PREFIXES).check_faults
     )
     for call in POOL_CALLS
 }

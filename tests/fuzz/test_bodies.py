@@ -13,7 +13,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
-from blockyard.server.settings import MAX_TOKENS
+from blockyard.server.settings import MAX_PREFIXES, MAX_TOKENS
 from fuzz.mutations import damaged, faulty, fuzzed
 
 HASHES = [f"{number:064x}" for number in range(3)]
@@ -134,7 +134,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def reader_of(call: PoolCall) -> BodyReader[Any]:
-    return BodyReader(call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS).check_faults)
+    return BodyReader(
+        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS, MAX_PREFIXES).check_faults
+    )
 
 
 def packed(document: Any) -> bytes | None:

@@ -13,7 +13,7 @@ from blockyard.core.commands import CreatePin, DeletePin, RenewPin
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Told
 from blockyard.core.errors import InvalidRequest, PinNotFound, PrefixNotCached
-from blockyard.core.ids import BlockHash, BlockId, PinId
+from blockyard.core.ids import BlockHash, BlockId, PinId, TenantId
 from blockyard.core.pin import Pin
 from blockyard.core.replies import Pinned
 from blockyard.core.sequences import Sequences
@@ -160,14 +160,14 @@ class Pins(Mapping[PinId, Pin]):
         """Tokens of its prefix that are a hit now."""
         return pin.num_held_tokens if pin.hard else self._sequences.find_all(pin.block_hashes).num_tokens
 
-    def look(self, tenant: Tenant | None) -> Generator[None, None, list[tuple[Pin, int]]]:
+    def look(self, tenant: TenantId | None) -> Generator[None, None, list[tuple[Pin, int]]]:
         """The pins of ``tenant``, or of all, each with `num_cached_tokens`: a slice a pin. Changes nothing.
 
         Returns:
             At the end of the generator: those that have not ended meanwhile.
         """
         found = []
-        for pin in [pin for pin in self._by_id.values() if tenant in (None, pin.tenant)]:
+        for pin in [pin for pin in self._by_id.values() if tenant in (None, pin.tenant.name)]:
             if self._by_id.get(pin.pin_id) is pin:
                 found.append((pin, self.num_cached_tokens(pin)))
                 yield
