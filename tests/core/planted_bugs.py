@@ -182,6 +182,7 @@ SEEDS_OF_BUGS = {
     **{bug.__name__: 1 for bug in (SlidingDraftsDropNothing, UnsettledStatesShared)},
     **{bug.__name__: 2 for bug in (CopiesLostInSnapshot, SlotsForOneMore)},
     **{bug.__name__: 3 for bug in (DropsForgotten, PublishedALittleLate, RefusalTakesBackTokens)},
+    HardPinsLostInSnapshot.__name__: 4,
     ClearingUntold.__name__: 5,
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""

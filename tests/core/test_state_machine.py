@@ -91,7 +91,6 @@ MUST_HAPPEN = (
     "RenewPin: Pinned",
     "evictions of pinned blocks",
     "expired pins",
-    "epoch ends hard pins",
     "expired leases",
     "sequences freed by expiry",
     "fault: extension to no tokens",
