@@ -79,7 +79,7 @@ class NaiveBlocks:
         return sorted(self.free, key=self.is_pinned)
 
     def is_pinned(self, block: BlockId) -> bool:
-        return any(key.block_hash in self.pinned for key in self.keys_of(block))
+        return bool(self.pinned) and any(key.block_hash in self.pinned for key in self.keys_of(block))
 
     def pin(self, hashes: Sequence[BlockHash], num_groups: int) -> None:
         """Blocks that are pinned from now on are as if freed now, tail first."""
