@@ -29,17 +29,18 @@ def command(pool: str, server: Reach, as_json: bool) -> None:
     elif not pins:
         click.echo(f"nothing is pinned in pool {pool}")
     else:
+        has_tenants = any(pin.tenant for pin in pins)
         print_rows(
-            ["pin", "tenant", "kind", "tokens", "cached", "held blocks", "expires"],
+            ["pin", *(["tenant"] if has_tenants else []), "kind", "tokens", "cached", "held", "expires"],
             [
                 (
                     pin.pin_id,
-                    pin.tenant or "-",
+                    *([pin.tenant or "-"] if has_tenants else []),
                     "hard" if pin.hard else "soft",
                     f"{pin.num_tokens:,}",
                     f"{pin.num_cached_tokens:,}",
                     f"{pin.num_held_blocks:,}",
-                    f"{datetime.fromtimestamp(pin.expires_at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}Z",
+                    f"{datetime.fromtimestamp(pin.expires_at_ms / 1_000, UTC):%m-%d %H:%MZ}",
                 )
                 for pin in pins
             ],
