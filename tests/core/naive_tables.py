@@ -55,11 +55,13 @@ class NaiveTables:
     ) -> None:
         """Unless as many blocks are free: the device's first, and the watermark of them; then the host's."""
         for store in self.stores:
-            num_needed = watermark if store is self.stores[0] else 0
+            num_needed = 0
             for number, (group, table) in enumerate(zip(self.config.groups, tables, strict=True)):
                 if self.prefixes.store_of(number) is store:
                     num_needed += num_new_blocks(group, table, required[number], is_first=is_first)
                     num_needed += extra[number]
+            if num_needed and store is self.stores[0]:
+                num_needed += watermark
             store.refuse_above_free(num_needed)
 
     def drop(self, sequence: NaiveSequence, num_computed: int) -> None:

@@ -122,6 +122,15 @@ def test_a_hard_pin_is_all_or_nothing() -> None:
         pin(pool, 3)
 
 
+def test_nothing_is_held_where_nothing_is_cached() -> None:
+    """Not even where a hit would begin a chunk, and need no blocks."""
+    chunks = group("chunked_local_attention", attention_chunk_size=8)
+    pool = WorkedPool(chunks, num_blocks=9, enable_prefix_caching=False)
+    with pytest.raises(PrefixNotCached) as refused:
+        pin(pool, hard=True)
+    assert refused.value.figures == {"num_tokens": 12, "num_cached_tokens": 0}
+
+
 def test_a_hard_pin_leaves_the_watermark_and_stays_within_the_quota() -> None:
     pool = WorkedPool(group("full_attention"), num_blocks=9, watermark_blocks=2)
     pool.allocate("text", 12)

@@ -135,7 +135,7 @@ class BlockStore:
     def require(
         self, num_blocks: int, *, num_foreign: int = 0, num_kept: int = 0, num_watermark: int = 0
     ) -> None:
-        """Refuse unless so many blocks can be given to whoever acts.
+        """Refuse unless so many blocks can be given to whoever acts; none is never refused.
 
         Args:
             num_blocks: Of the free ones.
@@ -155,7 +155,7 @@ class BlockStore:
                 num_kept=num_kept,
                 num_watermark=num_watermark,
             )
-        elif num_asked + num_kept > num_free:
+        elif num_blocks and num_asked + num_kept > num_free:
             raise InsufficientBlocks.of(num_asked, max(num_free - num_kept, 0), self.num_usable_blocks)
 
     def num_available(self, num_kept: int) -> int:

@@ -31,6 +31,7 @@ class WholePrefix:
         self._stores = [stores[group.is_host_resident] for group in config.groups]
         self._alignment = config.scheduler_block_size
         self._hash_block_size = config.hash_block_size
+        self._is_caching = config.enable_prefix_caching
         self._lookup = PrefixLookup(self._kinds, self._stores, self._alignment, self._hash_block_size)
         self._num_behind = self._alignment * any(kind.is_draft for kind in self._kinds)
 
@@ -41,6 +42,8 @@ class WholePrefix:
 
     def find(self, block_hashes: Sequence[BlockHash]) -> tuple[int, list[list[BlockId]]]:
         """How many of `num_tokens` are cached, and per group the blocks of that hit, without nulls."""
+        if not self._is_caching:
+            return 0, []
         num_told = self.num_tokens(len(block_hashes)) + self._num_behind
         told = block_hashes[: num_told // self._hash_block_size]
         hit = self._lookup.longest_hit(told, num_told, _NO_LEASE)
