@@ -87,7 +87,6 @@ MUST_HAPPEN = (
     "pinned: cached already",
     "CreatePin: PrefixNotCached",
     "DeletePin: Unpinned",
-    "DeletePin: PinNotFound",
     "RenewPin: Pinned",
     "evictions of pinned blocks",
     "expired pins",
