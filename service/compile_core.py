@@ -46,6 +46,7 @@ MODULES = (
     "retention",
     "sequence",
     "sequences",
+    "soft_pins",
     "step",
     "tenants",
 )

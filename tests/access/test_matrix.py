@@ -29,6 +29,8 @@ LOOKING = {
     "GET /v1/pools/{pool}/tenants/{tenant}",
     "GET /v1/pools/{pool}/workers",
     "POST /v1/pools/{pool}/lookup",
+    "POST /v1/pools/{pool}/prefixes",
+    "GET /v1/pools/{pool}/pins",
 }
 SEEING_ALL_TENANTS = {
     "GET /metrics",
@@ -47,6 +49,9 @@ HOLDING = {
     "POST /v1/pools/{pool}/leases",
     "POST /v1/pools/{pool}/leases/{lease_id}/renew",
     "DELETE /v1/pools/{pool}/leases/{lease_id}",
+    "POST /v1/pools/{pool}/pins",
+    "POST /v1/pools/{pool}/pins/{pin_id}/renew",
+    "DELETE /v1/pools/{pool}/pins/{pin_id}",
     "POST /v1/pools/{pool}/blocks/allocate",
     "POST /v1/pools/{pool}/blocks/free",
 }
@@ -83,7 +88,14 @@ class Guarded:
 
     def ask(self, operation: str, pool: str, token: str | None) -> Response:
         method, path = operation.split(" ")
-        names = {"pool": pool, "sequence_id": "s", "lease_id": "l", "worker_id": "w", "tenant": "t"}
+        names = {
+            "pool": pool,
+            "sequence_id": "s",
+            "lease_id": "l",
+            "worker_id": "w",
+            "tenant": "t",
+            "pin_id": "p",
+        }
         for name, value in names.items():
             path = path.replace(f"{{{name}}}", value)
         if path.endswith(("/events", "/watch")):

@@ -26,6 +26,8 @@ NAMING: dict[str, list[dict[str, Any]]] = {
     "GET /v1/pools/{pool}/tenants/{tenant}": [{}],
     "POST /v1/pools/{pool}/leases/{lease_id}/renew": [{}],
     "DELETE /v1/pools/{pool}/leases/{lease_id}": [{}],
+    "POST /v1/pools/{pool}/pins/{pin_id}/renew": [{}, {"ttl_ms": 1000}],
+    "DELETE /v1/pools/{pool}/pins/{pin_id}": [{}],
     "POST /v1/pools/{pool}/step": [
         {"lease_id": "{lease_id}"},
         {"lease_id": "{own_lease}", "free": {"sequences": ["{handle}"]}},
@@ -65,6 +67,9 @@ NAMING_NOTHING = {
     "GET /v1/pools/{pool}/stats",
     "GET /v1/pools/{pool}/plan",
     "POST /v1/pools/{pool}/lookup",
+    "POST /v1/pools/{pool}/prefixes",
+    "POST /v1/pools/{pool}/pins",
+    "GET /v1/pools/{pool}/pins",
     "POST /v1/pools/{pool}/leases",
     "GET /v1/pools/{pool}/tenants",
     "GET /v1/pools/{pool}/workers",
@@ -92,12 +97,13 @@ NOT_FOR_TENANTS = {
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A server, its operator's token, and of two tenants a token, a lease, and a sequence with its handle."""
+    """A server, its operator's token, and of two tenants a token, a lease, a pin, and a sequence's handle."""
 
     api: TestClient
     operator: str
     tokens: dict[str, str]
     leases: dict[str, str]
+    pins: dict[str, str]
     handles: dict[str, int]
 
     def call(self, tenant: str, method: str, path: str, body: Any = None, **headers: str) -> Response:
@@ -110,6 +116,7 @@ class Shared:
             "pool": "pool",
             "own_lease": self.leases[asking],
             "lease_id": "f" * 32 if of is None else self.leases[of],
+            "pin_id": "f" * 32 if of is None else self.pins[of],
             "sequence_id": "nobody-sequence" if of is None else f"{of}-sequence",
             "handle": 1_000_000 if of is None else self.handles[of],
             "tenant": "nobody" if of is None else of,
@@ -128,10 +135,12 @@ def shared(tmp_path: Any) -> Iterator[Shared]:
         api.headers.update(bearing(operator))
         make_pool(api, num_blocks=40)
         del api.headers["Authorization"]
-        found = Shared(api, operator, tokens, {}, {})
+        found = Shared(api, operator, tokens, {}, {}, {})
         for name in tokens:
             granted = found.call(name, "POST", f"{POOL}/leases", {"holder": name, "ttl_ms": 60_000}).json()
             found.leases[name] = granted["lease_id"]
+            pin = {"block_hashes": [name.encode().hex()], "ttl_ms": 60_000}
+            found.pins[name] = found.call(name, "POST", f"{POOL}/pins", pin).json()["pin_id"]
             admission = {"lease_id": granted["lease_id"], "sequence_id": f"{name}-sequence", "num_tokens": 8}
             found.handles[name] = found.call(name, "POST", f"{POOL}/allocate", admission).json()["sequence"]
         yield found
@@ -240,6 +249,7 @@ def test_a_tenants_list_shows_itself_alone_and_an_operators_shows_all(shared: Sh
         "num_held_blocks": 2,
         "num_leases": 1,
         "num_sequences": 1,
+        "num_pins": 1,
         "num_waiting": 0,
     }
     listed = shared.call("operator", "GET", f"{POOL}/tenants").json()["tenants"]
@@ -248,7 +258,7 @@ def test_a_tenants_list_shows_itself_alone_and_an_operators_shows_all(shared: Sh
     assert (taken_back["guaranteed_blocks"], taken_back["num_held_blocks"]) == (0, 2)
 
 
-def test_a_tenant_is_there_while_it_has_a_lease_or_a_quota(shared: Shared) -> None:
+def test_a_tenant_is_there_while_it_has_a_lease_a_pin_or_a_quota(shared: Shared) -> None:
     path = f"{POOL}/tenants/later"
     assert shared.call("operator", "GET", path).json()["code"] == "tenant_not_found"
     assert shared.call("operator", "PUT", path, {}).status_code == 200
@@ -257,6 +267,8 @@ def test_a_tenant_is_there_while_it_has_a_lease_or_a_quota(shared: Shared) -> No
     assert shared.call("operator", "GET", path).status_code == 404
     crimson = f"{POOL}/tenants/crimson"
     shared.call("crimson", "DELETE", f"{POOL}/leases/{shared.leases['crimson']}")
+    assert shared.call("operator", "GET", crimson).status_code == 200
+    shared.call("crimson", "DELETE", f"{POOL}/pins/{shared.pins['crimson']}")
     assert shared.call("operator", "GET", crimson).status_code == 404
     assert shared.call("crimson", "GET", crimson).json()["num_leases"] == 0
 

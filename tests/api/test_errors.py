@@ -75,6 +75,15 @@ def provoke_insufficient_blocks(api: TestClient) -> Response:
     )
 
 
+def provoke_prefix_not_cached(api: TestClient) -> Response:
+    pin = {"block_hashes": block_hashes(1, 2), "ttl_ms": 1_000, "hard": True}
+    return api.post(f"{make_pool(api)}/pins", json=pin)
+
+
+def provoke_pin_not_found(api: TestClient) -> Response:
+    return api.post(f"{make_pool(api)}/pins/gone/renew")
+
+
 def provoke_not_owner(api: TestClient) -> Response:
     pool = make_pool(api)
     owner, other = make_lease(api, pool), make_lease(api, pool)
@@ -213,6 +222,8 @@ CASES: dict[str, tuple[Callable[[TestClient], Response], int, dict[str, Any]]] =
     "lease_expired": (provoke_lease_expired, 410, {}),
     "unauthorized": (provoke_unauthorized, 401, {}),
     "forbidden": (provoke_forbidden, 403, {}),
+    "prefix_not_cached": (provoke_prefix_not_cached, 409, {"num_tokens": 8, "num_cached_tokens": 0}),
+    "pin_not_found": (provoke_pin_not_found, 404, {}),
     "limit_exceeded": (provoke_limit_exceeded, 429, {"limit": "max_pool_blocks", "max": 8_388_608}),
     "body_too_large": (provoke_body_too_large, 413, {"max_body_bytes": MAX_BODY_BYTES}),
     "overloaded": (provoke_overloaded, 503, {"retry_after_ms": 100}),

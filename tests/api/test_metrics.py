@@ -34,6 +34,7 @@ def test_figures_are_those_of_stats() -> None:
     with make_api() as api:
         pool = make_pool(api, "busy")
         allocate(api, pool, make_lease(api, pool), "a", num_tokens=9)
+        api.post(f"{pool}/pins", json={"token_ids": [1] * 4, "ttl_ms": 60_000})
         stats = api.get(f"{pool}/stats").json()
         samples = scrape(api)
     assert samples["blockyard_pool_blocks", "busy", "held"] == stats["num_held_blocks"] == 3
@@ -43,6 +44,10 @@ def test_figures_are_those_of_stats() -> None:
     assert samples["blockyard_pool_prefix_hit_ratio", "busy"] == stats["hit_rate"] == 0.0
     assert samples["blockyard_pool_sequences", "busy"] == stats["num_sequences"] == 1
     assert samples["blockyard_pool_leases", "busy"] == stats["num_leases"] == 1
+    assert samples["blockyard_pool_pins", "busy"] == stats["num_pins"] == 1
+    for kind in ("soft", "hard"):
+        pinned = samples["blockyard_pool_pinned_blocks", kind, "busy"]
+        assert pinned == stats[f"num_{kind}_pinned_blocks"] == 0
     assert samples["blockyard_pool_epoch", "busy"] == stats["epoch"]
     for counter, value in stats["counters"].items():
         assert samples[f"blockyard_pool_{counter.removeprefix('num_')}_total", "busy"] == value

@@ -131,6 +131,7 @@ def test_an_audit_recounts_holders_and_blocks() -> None:
             "holders": [
                 {"lease_id": lease, "tenant": "", "holder": "somebody", "num_sequences": 1, "num_blocks": 3}
             ],
+            "pins": [],
             "problems": [],
         }
 

@@ -15,8 +15,11 @@ from blockyard.core.commands import (
     Allocate,
     AllocateBlocks,
     Command,
+    Commit,
     CreateLease,
+    CreatePin,
     DeleteLease,
+    Free,
     FreeBlocks,
     Idempotent,
     RegisterWorker,
@@ -31,7 +34,7 @@ from blockyard.core.errors import (
     QuotaExceeded,
     StaleEpoch,
 )
-from blockyard.core.ids import BlockId, LeaseId, SequenceId, TenantId, WorkerId
+from blockyard.core.ids import BlockId, LeaseId, PinId, SequenceId, TenantId, WorkerId
 from blockyard.core.pool import Pool
 from blockyard.core.quota import Quota
 from blockyard.core.replies import BlocksAllocated, Reply
@@ -200,6 +203,25 @@ def test_who_goes_leaves_nothing_behind() -> None:
         room.give_back(RED, held[1:])
         room.take(GREEN, 9)  # nothing is reserved any more
         assert room.pool.audit().ok
+
+    run(main)
+
+
+def test_a_hard_pin_leaves_what_is_reserved() -> None:
+    async def main() -> None:
+        room = make_room()
+        kept = Admission(sequence_id=SequenceId("s"), num_tokens=8, block_hashes=[b"1", b"2", b"3", b"4"])
+        lease: dict[str, Any] = {"tenant": GREEN, "lease_id": LeaseId(GREEN)}
+        room.apply(Allocate(admission=kept, **lease))
+        room.apply(Commit(sequence_id=kept.sequence_id, num_computed_tokens=8, **lease))
+        room.apply(Free(sequence_ids=[kept.sequence_id], **lease))
+        room.take(RED, 5)
+        room.wait(BLUE, 6)
+        await turn()
+        pin = CreatePin(tenant=GREEN, pin_id=PinId("p"), ttl_ms=500, hard=True, block_hashes=[b"1", b"2"])
+        with pytest.raises(InsufficientBlocks):
+            room.apply(pin)
+        room.pool.apply(pin, 0)
 
     run(main)
 

@@ -131,6 +131,19 @@ def test_an_audit_is_one_object_for_programs(url: str) -> None:
     assert (audit["ok"], audit["num_free_blocks"], audit["num_null_blocks"]) == (True, 100, 1)
 
 
+def test_pins_are_listed_with_what_is_cached_of_them(url: str) -> None:
+    make_pool(url, "pinned")
+    assert invoke("pins", "pinned", "--url", url).stdout == "nothing is pinned in pool pinned\n"
+    query_pool(url, "pinned", times=1)
+    with Client(url) as client:
+        pin = client.pool("pinned").pin(60_000, block_hashes=[HASH], hard=True)
+    (listed,) = json.loads(invoke("pins", "pinned", "--url", url, "--json").stdout)["pins"]
+    assert (listed["pin_id"], listed["num_cached_tokens"]) == (pin.pin_id, 16)
+    for command in ("pins", "audit"):
+        assert pin.pin_id[:8] in invoke(command, "pinned", "--url", url).stdout
+    assert "1, 0 blocks evicted last, 1 held" in invoke("stats", "pinned", "--url", url).stdout
+
+
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_an_audit_that_does_not_add_up_exits_with_1(form: list[str]) -> None:
     with serving_here() as (url, pools):

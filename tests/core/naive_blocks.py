@@ -25,7 +25,8 @@ class NaiveBlocks:
         keys: What is cached, in the order of registration. A block "has a hash" when a key names it.
         fresh: Blocks of states that were published by the call that is being done.
         to_copy: States that are kept for others, whose copy is not made yet; and whose lease makes it.
-        num_evictions: Blocks that lost their hash to be used again.
+        num_evictions, num_pinned_evictions: Blocks that lost their hash, a pinned one, to be used again.
+        pinned: Hashes that soft pins go by, each as often as it is pinned.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -34,7 +35,8 @@ class NaiveBlocks:
         self.keys: list[NaiveKey] = []
         self.fresh: list[BlockId] = []
         self.to_copy: dict[BlockId, LeaseId] = {}
-        self.num_evictions = 0
+        self.num_evictions = self.num_pinned_evictions = 0
+        self.pinned: list[BlockHash] = []
 
     def refuse_above_free(self, num_needed: int) -> None:
         """Raise if more blocks are needed than are free."""
@@ -43,9 +45,11 @@ class NaiveBlocks:
 
     def take(self, num_blocks: int) -> list[BlockId]:
         """New blocks are popped from the queue's front; one that carries a hash loses it."""
-        taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
+        taken = self.in_order()[:num_blocks]
+        self.free = [block for block in self.free if block not in taken]
         for block in taken:
             self.num_evictions += self.is_cached(block)
+            self.num_pinned_evictions += self.is_pinned(block)
             self.forget(block)
             self.reference_counts[block] = 1
         return taken
@@ -68,7 +72,48 @@ class NaiveBlocks:
         self.free = without_hash + self.free + with_hash
         return len(idle)
 
+    # What is pinned
+
+    def in_order(self) -> list[BlockId]:
+        """The free blocks as they will be used: those with a pinned hash once there are no others."""
+        return sorted(self.free, key=self.is_pinned)
+
+    def is_pinned(self, block: BlockId) -> bool:
+        return bool(self.pinned) and any(key.block_hash in self.pinned for key in self.keys_of(block))
+
+    def pin(self, hashes: Sequence[BlockHash], num_groups: int) -> None:
+        """Blocks that are pinned from now on are as if freed now, tail first."""
+        kept = [block for block in self.free if self.is_pinned(block)]
+        self.pinned += hashes
+        self._free_again([block for block in self._with(hashes, num_groups) if block not in kept])
+
+    def unpin(self, hashes: Sequence[BlockHash], num_groups: int) -> None:
+        """Likewise those that are pinned no more."""
+        for block_hash in hashes:
+            self.pinned.remove(block_hash)
+        blocks = self._with(hashes, num_groups)
+        self._free_again([block for block in blocks if not self.is_pinned(block)])
+
+    def _with(self, hashes: Sequence[BlockHash], num_groups: int) -> list[BlockId]:
+        """Group by group, the free blocks that carry ``hashes``, the last one's first."""
+        found = [
+            key.block
+            for group in range(num_groups)
+            for block_hash in reversed(hashes)
+            for key in self.keys
+            if (key.group, key.block_hash) == (group, block_hash) and key.block in self.free
+        ]
+        return list(dict.fromkeys(found))
+
+    def _free_again(self, blocks: Sequence[BlockId]) -> None:
+        self.free = [block for block in self.free if block not in blocks] + list(blocks)
+
     # What is cached
+
+    def forget_all(self) -> None:
+        """No block has a hash any more: those that were pinned have been the last to be used."""
+        self.free = self.in_order()
+        self.keys = []
 
     def is_cached(self, block: BlockId) -> bool:
         return self.keys_of(block) != []

@@ -15,7 +15,9 @@ from blockyard.core.commands import (
     Command,
     Commit,
     CreateLease,
+    CreatePin,
     DeleteLease,
+    DeletePin,
     ExpireLeases,
     Fork,
     Free,
@@ -27,6 +29,7 @@ from blockyard.core.commands import (
     RegisterWorker,
     RemoveWorker,
     RenewLease,
+    RenewPin,
     ResetPrefixCache,
     Resume,
     Step,
@@ -54,14 +57,17 @@ from blockyard.core.replies import (
     LeaseGranted,
     LeaseReleased,
     LeasesExpired,
+    Pinned,
     Reply,
     Resumed,
     SequenceState,
     Stepped,
+    Unpinned,
     WorkerNoted,
     WorkerRemoved,
 )
 from core.naive_blocks import NaiveBlocks
+from core.naive_pins import NaivePins
 from core.naive_sequence import NaiveContent
 from core.naive_sequences import NaiveSequences
 from core.naive_step import run_step
@@ -112,6 +118,7 @@ class NaivePool:
         self.leases: dict[LeaseId, NaiveLease] = {}
         self.outcomes: Outcomes = {}
         self.workers = NaiveWorkers(config.worker_timeout_ms, config.num_ranks)
+        self.pins = NaivePins()
 
     @property
     def device(self) -> NaiveBlocks:
@@ -162,7 +169,7 @@ class NaivePool:
 
         To renew or delete a lease twice is no harm: such outcomes are not kept.
         """
-        if isinstance(command.command, (RenewLease, DeleteLease)):
+        if isinstance(command.command, (RenewLease, DeleteLease, RenewPin, DeletePin)):
             return self._apply(command.command)
         outcomes = self.outcomes
         if isinstance(command.command, LeaseCommand):
@@ -241,11 +248,13 @@ class NaivePool:
         expired = [lease for lease in self.leases.values() if lease.expires_at_ms <= self.now_ms]
         expired.sort(key=lambda lease: (lease.expires_at_ms, lease.lease_id))
         num_sequences, num_blocks = self._end(expired)
+        pin_ids, num_pinned_blocks = self.pins.expire(self)
         return LeasesExpired(
             epoch=self.epoch,
             lease_ids=[lease.lease_id for lease in expired],
+            pin_ids=pin_ids,
             num_freed_sequences=num_sequences,
-            num_freed_blocks=num_blocks,
+            num_freed_blocks=num_blocks + num_pinned_blocks,
         )
 
     def _resume(self, command: Resume) -> Resumed:
@@ -255,7 +264,17 @@ class NaivePool:
             lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
         for worker in self.workers.known:
             worker.seen_ms = self.now_ms
+        self.pins.resume(command.since_ms, self.now_ms)
         return Resumed(epoch=self.epoch, num_leases=len(standing))
+
+    def _create_pin(self, command: CreatePin) -> Pinned:
+        return self.pins.create(self, command)
+
+    def _renew_pin(self, command: RenewPin) -> Pinned:
+        return self.pins.renew(self, command)
+
+    def _delete_pin(self, command: DeletePin) -> Unpinned:
+        return self.pins.delete(self, command)
 
     def _end(self, leases: Sequence[NaiveLease]) -> tuple[int, int]:
         """Each lease's copies, its sequences in the order of admission, then its raw blocks as one list."""
@@ -413,7 +432,7 @@ class NaivePool:
         ok = not self._is_held()
         if ok:
             for store in self.stores:
-                store.keys = []
+                store.forget_all()
             self.sequences.lookups = []
         return CacheReset(epoch=self.epoch, ok=ok)
 
@@ -461,14 +480,18 @@ class NaivePool:
         """Nothing is cached any more; what is held stays held."""
         self.epoch += 1
         for store in self.stores:
-            store.keys = []
+            store.forget_all()
             store.to_copy = {}
+        self.pins.end_hard(self)
 
     _HANDLERS: ClassVar[dict[type[PoolCommand], Callable[..., Reply]]] = {
         CreateLease: _create_lease,
         RenewLease: _renew_lease,
         DeleteLease: _delete_lease,
         ExpireLeases: _expire_leases,
+        CreatePin: _create_pin,
+        RenewPin: _renew_pin,
+        DeletePin: _delete_pin,
         Allocate: _allocate,
         Fork: _fork,
         Commit: _commit,

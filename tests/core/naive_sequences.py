@@ -173,7 +173,7 @@ class NaiveSequences:
             raise SequenceExistsElsewhere(f"{admission.sequence_id!r} is another lease's")
         groups, watermark = self.config.groups, self.config.watermark_blocks
         num_sought = 0 if admission.skip_prefix_cache else admission.num_tokens
-        num_cached, hit = self.prefixes.find(num_sought, content.hashes, self._withheld_from(lease_id))
+        num_cached, hit = self.prefixes.find(num_sought, content.hashes, self.withheld_from(lease_id))
         num_prompt = admission.num_prompt_tokens or admission.num_tokens
         num_new = self._num_new(admission, num_cached, num_prompt)
         num_tokens = num_cached + num_new
@@ -321,7 +321,7 @@ class NaiveSequences:
             for number, table in enumerate(sequence.tables)
         )
 
-    def _withheld_from(self, lease_id: LeaseId) -> set[BlockId]:
+    def withheld_from(self, lease_id: LeaseId) -> set[BlockId]:
         """States of the device that other leases' sequences will overwrite, or that their workers copy."""
         running = {
             table[edge_of(sequence, self.config) // self.config.groups[number].block_size]

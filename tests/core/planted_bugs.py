@@ -39,6 +39,7 @@ from core.planted_block_bugs import (
 from core.planted_event_bugs import EVENT_BUGS, ClearingUntold
 from core.planted_fork_bugs import FORK_BUGS, FreedForksStillShare, OpenForksLostInSnapshot
 from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS, SlidingDraftsDropNothing
+from core.planted_pin_bugs import PIN_BUGS, HardPinsLostInSnapshot, PinnedEvictedFirst, PinnedLaterNotKept
 from core.planted_pool_bugs import (
     CopiesHeldTooLong,
     CopiesLostInSnapshot,
@@ -54,6 +55,9 @@ from core.planted_worker_bugs import WORKER_BUGS
 
 WITH_WORKERS = {bug.__name__ for bug in WORKER_BUGS}
 """Those that show only where workers register."""
+
+WITH_PINS = {bug.__name__ for bug in PIN_BUGS}
+"""Those that show only where somebody pins."""
 
 
 def swap(part: Callable[[Pool], Any], *broken: type) -> dict[str, Callable[[Pool], None]]:
@@ -104,6 +108,8 @@ PLANTED_BUGS = {
         StateHashesNotMoved,
         HashesOfPartsKept,
         UnsettledStatesShared,
+        PinnedEvictedFirst,
+        PinnedLaterNotKept,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
     **swap(lambda pool: pool.sequences._allocator.forks, *FORK_BUGS),
@@ -125,6 +131,7 @@ PLANTED_BUGS = {
         CopiesNotHeld,
         CopiesHeldTooLong,
         OpenForksLostInSnapshot,
+        HardPinsLostInSnapshot,
         *WORKER_BUGS,
     ),
 }
@@ -138,6 +145,7 @@ CORRUPTING_BUGS = [
         CopiesLostInSnapshot,
         FreedForksStillShare,
         OpenForksLostInSnapshot,
+        HardPinsLostInSnapshot,
         take_host_blocks_from_device,
     )
 ]
@@ -167,7 +175,7 @@ POOLS_OF_BUGS = {
     },
     **{
         bug.__name__: pool_configs(("full_attention",), caching=True)
-        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore, *FORK_BUGS)
+        for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore, *FORK_BUGS, *PIN_BUGS)
     },
     OpenForksLostInSnapshot.__name__: pool_configs(("full_attention",), caching=True),
     ClearingUntold.__name__: pool_configs(("full_attention",), caching=True).filter(has_events),
@@ -184,5 +192,6 @@ SEEDS_OF_BUGS = {
     **{bug.__name__: 5 for bug in (ClearingUntold, PublishedALittleLate)},
     SlotsForOneMore.__name__: 6,
     **{bug.__name__: 8 for bug in (DropsForgotten, OpenForksLostInSnapshot)},
+    HardPinsLostInSnapshot.__name__: 4,
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""

@@ -235,6 +235,7 @@ class PoolMachine(RuleBasedStateMachine):
         reply = self.pair.do(ExpireLeases())
         assert isinstance(reply, LeasesExpired)
         self.coverage["expired leases"] += len(reply.lease_ids)
+        self.coverage["expired pins"] += len(reply.pin_ids)
         self.coverage["sequences freed by expiry"] += reply.num_freed_sequences
 
     # Workers
@@ -251,13 +252,15 @@ class PoolMachine(RuleBasedStateMachine):
         rank %= self.pair.pool.config.num_ranks or 3
         worker_id = WorkerId(f"w{rank if worker % 4 else worker % 3}")
         epoch, num_held = self.pair.naive.epoch, self.pair.pool.num_held_blocks
+        is_pinned = any(pin.hard for pin in self.pair.naive.pins.live.values())
         self.pair.do(
             RegisterWorker(worker_id=worker_id, rank=rank, device=f"cuda:{rank}", incarnation=incarnation)
         )
         has_begun = self.pair.naive.epoch > epoch
         self.coverage["epoch begins while blocks are held"] += has_begun and num_held > 0
         self.coverage["worker registers again"] += not has_begun and bool(known)
-        assert self.pair.pool.num_held_blocks == num_held
+        self.coverage["epoch ends hard pins"] += has_begun and is_pinned
+        assert self.pair.pool.num_held_blocks == num_held or (has_begun and is_pinned)
 
     register_again = register_worker
 

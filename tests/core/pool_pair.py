@@ -14,6 +14,7 @@ from blockyard.core.config import GroupConfig, PoolConfig
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, NotReady
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.lease import Lease
+from blockyard.core.pin import Pin
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Admitted, Allocated, Forked, Refused, Reply, Stepped
 from blockyard.server.journal.command_codec import decode_batch, encode_command, join_batch
@@ -22,6 +23,7 @@ from core.fork_ledger import check_written_alone
 from core.kv_follower import KvFollower
 from core.naive_blocks import NaiveBlocks
 from core.naive_kinds import is_found
+from core.naive_pins import NaivePin
 from core.naive_pool import NaiveLease, NaivePool
 
 
@@ -185,7 +187,7 @@ def sorts_of(group: GroupConfig) -> list[str]:
 def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
     """Everything that can make a difference to a later command is the same."""
     for store, naive_store in zip(pool.stores, naive.stores, strict=True):
-        assert list(store.queue) == naive_store.free
+        assert [*store.queue, *(store.soft_pins or ())] == naive_store.in_order()
         assert list(store.reference_counts) == naive_store.reference_counts
         assert _index_of(store) == _index_of_naive(naive_store)
         assert _hashes_of(store) == _hashes_of_naive(naive_store)
@@ -195,6 +197,9 @@ def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
     assert {lease_id: _leased(lease) for lease_id, lease in pool.leases.items()} == {
         lease_id: _leased(lease) for lease_id, lease in naive.leases.items()
     }
+    assert {pin_id: _pinned(pin) for pin_id, pin in pool.pins.items()} == {
+        pin_id: _pinned(pin) for pin_id, pin in naive.pins.live.items()
+    }
     assert [
         [worker.worker_id, worker.rank, worker.device, worker.incarnation, worker.last_heartbeat_ms]
         for worker in pool.workers
@@ -202,9 +207,11 @@ def assert_equal_state(pool: Pool, naive: NaivePool) -> None:
         [worker.worker_id, worker.rank, worker.device, worker.incarnation, worker.seen_ms]
         for worker in sorted(naive.workers.known, key=lambda worker: worker.rank)
     ]
-    if naive.leases:
-        assert pool.leases.next_expiry_ms is not None
-        assert pool.leases.next_expiry_ms <= min(lease.expires_at_ms for lease in naive.leases.values())
+    ends_ms = [lease.expires_at_ms for lease in naive.leases.values()]
+    ends_ms += [pin.expires_at_ms for pin in naive.pins.live.values()]
+    if ends_ms:
+        assert pool.next_expiry_ms is not None
+        assert pool.next_expiry_ms <= min(ends_ms)
 
 
 def as_journalled(command: Command) -> Command:
@@ -229,6 +236,13 @@ def assert_equal_figures(pool: Pool, naive: NaivePool) -> None:
     assert statistics.num_free_host_blocks == (len(host[0].free) if host else None)
     assert statistics.num_sequences == len(naive.sequences.live)
     assert statistics.num_leases == len(naive.leases)
+    pins = naive.pins.live.values()
+    assert statistics.num_pins == len(pins)
+    kept = {key.block for key in device.keys if key.block_hash in device.pinned}
+    assert statistics.num_soft_pinned_blocks == len(kept)
+    assert statistics.num_hard_pinned_blocks == len(
+        {block for pin in pins for block in pin.held_in(naive, 0)}
+    )
     assert statistics.num_workers == len(naive.workers.known)
     assert statistics.num_lost_workers == len(naive.workers.lost(naive.now_ms))
     assert statistics.counters["num_evicted_blocks"] == sum(store.num_evictions for store in naive.stores)
@@ -263,6 +277,10 @@ def _hashes_of_naive(blocks: NaiveBlocks) -> dict[BlockId, list[BlockHash]]:
     for key in blocks.keys:
         hashes[key.block].append(key.block_hash)
     return dict(hashes)
+
+
+def _pinned(pin: Pin | NaivePin) -> list[Any]:
+    return [pin.hard, pin.ttl_ms, pin.expires_at_ms, pin.num_tokens, plain(pin.block_hashes), pin.block_ids]
 
 
 def _leased(lease: Lease | NaiveLease) -> list[Any]:

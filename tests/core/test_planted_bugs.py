@@ -6,7 +6,15 @@ from hypothesis import Phase, settings
 from blockyard.core.compiled import is_compiled
 from blockyard.core.pool import Pool
 from core.drawn_pools import pool_configs
-from core.planted_bugs import CORRUPTING_BUGS, PLANTED_BUGS, POOLS_OF_BUGS, SEEDS_OF_BUGS, WITH_WORKERS
+from core.pin_machine import PinMachine
+from core.planted_bugs import (
+    CORRUPTING_BUGS,
+    PLANTED_BUGS,
+    POOLS_OF_BUGS,
+    SEEDS_OF_BUGS,
+    WITH_PINS,
+    WITH_WORKERS,
+)
 from core.pool_machine import SETTINGS, PoolMachine, run
 from rounds import seeded
 
@@ -30,9 +38,14 @@ def drawing(machine: type[PoolMachine], bug: str) -> type[PoolMachine]:
     return found
 
 
+def machine_of(bug: str) -> type[PoolMachine]:
+    """The one that does what shows ``bug``."""
+    return PinMachine if bug in WITH_PINS else PoolMachine
+
+
 @pytest.mark.parametrize("bug", PLANTED_BUGS)
 def test_the_machine_finds_a_planted_bug(bug: str) -> None:
-    class BrokenMachine(PoolMachine):
+    class BrokenMachine(machine_of(bug)):  # type: ignore[misc]
         pools = POOLS_OF_BUGS.get(bug, pool_configs())
         has_workers = bug in WITH_WORKERS
 
@@ -46,7 +59,7 @@ def test_the_machine_finds_a_planted_bug(bug: str) -> None:
 
 @pytest.mark.parametrize("bug", CORRUPTING_BUGS)
 def test_the_audit_alone_finds_books_that_do_not_add_up(bug: str) -> None:
-    class AuditedMachine(PoolMachine):
+    class AuditedMachine(machine_of(bug)):  # type: ignore[misc]
         compares = False
         pools = POOLS_OF_BUGS.get(bug, pool_configs())
 

@@ -13,22 +13,26 @@ from blockyard.core.commands import (
     Command,
     Commit,
     CreateLease,
+    CreatePin,
     DeleteLease,
+    DeletePin,
     Free,
     FreeBlocks,
     Idempotent,
+    RenewPin,
     ResetPrefixCache,
     Step,
 )
 from blockyard.core.config import GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InvalidRequest
-from blockyard.core.ids import NO_TENANT, LeaseId, SequenceId
+from blockyard.core.ids import NO_TENANT, LeaseId, PinId, SequenceId
 from blockyard.core.pool import Pool
 from blockyard.core.replies import Reply
 from core.allocator import plain
 from core.worked_pool import WorkedPool, group
 
 LEASE, OTHER_LEASE = LeaseId("lease"), LeaseId("other")
+SOFT_PIN, HARD_PIN = PinId("soft"), PinId("hard")
 
 
 def allocate(name: str, num_tokens: int, *token_ids: int) -> Allocate:
@@ -48,9 +52,12 @@ BEGINNING: list[Command] = [
     allocate("live", 9, *range(9)),
     allocate("twice", 4, *range(4)),  # too short for a hit: its block is cached a second time
     keyed("raw", AllocateBlocks(lease_id=LEASE, num_blocks=2)),
+    CreatePin(pin_id=SOFT_PIN, ttl_ms=1_000, token_ids=range(8)),
+    CreatePin(pin_id=HARD_PIN, ttl_ms=1_000, token_ids=range(8), hard=True),
     Step(lease_id=LEASE, step_id=1, admit=[Admission(sequence_id=SequenceId("stepped"), num_tokens=5)]),
 ]
-"""Leases, sequences, raw blocks, kept replies, cached blocks held and free: something of all there can be."""
+"""Leases, sequences, raw blocks, kept replies, pins, cached blocks held and free: something of all there can
+be."""
 
 GOING_ON: list[Command] = [
     allocate("live", 13, *range(9, 13)),
@@ -63,6 +70,9 @@ GOING_ON: list[Command] = [
     Step(lease_id=LEASE, step_id=2),
     DeleteLease(lease_id=OTHER_LEASE),
     DeleteLease(lease_id=LEASE),
+    RenewPin(pin_id=SOFT_PIN),
+    DeletePin(pin_id=HARD_PIN),
+    DeletePin(pin_id=SOFT_PIN),
     ResetPrefixCache(),
 ]
 """Changes all of that."""
@@ -167,10 +177,14 @@ def test_a_snapshot_of_another_format_is_refused(number: int) -> None:
         Pool.restore({**make_busy_pool().snapshot(), "format": number})
 
 
-def test_a_snapshot_from_before_there_were_tenants_and_forks_is_read() -> None:
-    snapshot = make_busy_pool().snapshot()
+def test_a_snapshot_from_before_there_were_tenants_forks_and_pins_is_read() -> None:
+    pool = make_busy_pool()
+    for pin_id in (SOFT_PIN, HARD_PIN):
+        pool.apply(DeletePin(pin_id=pin_id), 100)
+    snapshot = pool.snapshot()
     earlier = copy.deepcopy(snapshot)
     earlier["format"] = 3
+    del earlier["pins"]
     (nobody,) = earlier.pop("tenants")
     earlier["replies"] = nobody["replies"]
     del earlier["config"]["share_across_tenants"]

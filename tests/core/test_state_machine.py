@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import settings
 
 from core.drawn_pools import STATE_POOLS, pool_configs
+from core.pin_machine import PinMachine
 from core.pool_machine import SETTINGS, PoolMachine, run
 from rounds import NIGHTLY, run_rounds, seeded
 
@@ -16,11 +17,13 @@ CHUNKS = ("chunked_local_attention", "chunked_local_attention", "full_attention"
 WINDOWS = ("sliding_window", "chunked_local_attention", "rswa", "full_attention")
 
 SHARES = (
-    (0.35, pool_configs()),
-    (0.05, pool_configs(CHUNKS, caching=True)),
-    (0.3, pool_configs(STATE_POOLS, caching=True)),
-    (0.2, pool_configs(WINDOWS, caching=True, drafts=True)),
-    (0.1, pool_configs(caching=True, host=True)),
+    (0.25, PoolMachine, pool_configs()),
+    (0.1, PinMachine, pool_configs()),
+    (0.05, PoolMachine, pool_configs(CHUNKS, caching=True)),
+    (0.2, PoolMachine, pool_configs(STATE_POOLS, caching=True)),
+    (0.1, PinMachine, pool_configs(STATE_POOLS, caching=True)),
+    (0.2, PinMachine, pool_configs(WINDOWS, caching=True, drafts=True)),
+    (0.1, PinMachine, pool_configs(caching=True, host=True)),
 )
 
 WORKERS_SHARE = 0.15
@@ -86,6 +89,13 @@ MUST_HAPPEN = (
     "event: BlockRemoved",
     "event: AllBlocksCleared",
     "event: with tokens",
+    "pinned: hard",
+    "pinned: cached already",
+    "CreatePin: PrefixNotCached",
+    "DeletePin: Unpinned",
+    "RenewPin: Pinned",
+    "evictions of pinned blocks",
+    "expired pins",
     "expired leases",
     "sequences freed by expiry",
     "fault: extension to no tokens",
@@ -97,12 +107,14 @@ MUST_HAPPEN = (
 def test_the_pool_does_what_the_naive_pool_does() -> None:
     def run_shares(round_number: int) -> Counter[str]:
         coverage: Counter[str] = Counter()
-        with_workers = [(WORKERS_SHARE, pools) for pools in (pool_configs(), pool_configs(STATE_POOLS))]
-        for share, drawn_pools in (*SHARES, *with_workers):
+        with_workers = [
+            (WORKERS_SHARE, PinMachine, pools) for pools in (pool_configs(), pool_configs(STATE_POOLS))
+        ]
+        for share, machine, drawn_pools in (*SHARES, *with_workers):
 
-            class Machine(PoolMachine):
+            class Machine(machine):  # type: ignore[misc,valid-type]
                 pools = drawn_pools
-                has_workers = (share, drawn_pools) in with_workers
+                has_workers = (share, machine, drawn_pools) in with_workers
 
             num_runs = round(share * NUM_RUNS)
             coverage += run(seeded(Machine, round_number), settings(SETTINGS, max_examples=num_runs))

@@ -1,4 +1,4 @@
-"""Pools and leases that stand ready, so that drawn requests reach more than refusals."""
+"""Pools, leases and pins that stand ready, so that drawn requests reach more than refusals."""
 
 import json
 import urllib.error
@@ -52,15 +52,16 @@ WORKER = "w0"
 
 
 class Prepared:
-    """The pools of ``POOLS`` at a server, and a lease of each.
+    """The pools of ``POOLS`` at a server, and a lease and a pin of each.
 
     Attributes:
-        leases: Their ids, by pool.
+        leases, pins: Their ids, by pool.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self.leases: dict[str, str] = {}
+        self.pins: dict[str, str] = {}
 
     def make(self) -> None:
         """All of them, from nothing."""
@@ -68,7 +69,7 @@ class Prepared:
             self.renew(pool)
 
     def renew(self, pool: str) -> None:
-        """The pool, if it is gone, and a lease anew, with a sequence; what the one before held is free."""
+        """The pool, if it is gone, and a lease and a pin anew, with a sequence; those before keep nothing."""
         path = f"/v1/pools/{pool}"
         self._send("PUT", path, POOLS[pool])
         worker = {"worker_id": WORKER, "rank": 0, "device": "cpu", "incarnation": 0}
@@ -77,6 +78,10 @@ class Prepared:
             self._send("DELETE", f"{path}/leases/{self.leases[pool]}", {})
         _, lease = self._send("POST", f"{path}/leases", {"holder": "fuzz", "ttl_ms": 3_600_000})
         self.leases[pool] = lease["lease_id"]
+        if pool in self.pins:
+            self._send("DELETE", f"{path}/pins/{self.pins[pool]}", {})
+        _, pin = self._send("POST", f"{path}/pins", {"block_hashes": [f"{0:064x}"], "ttl_ms": 3_600_000})
+        self.pins[pool] = pin["pin_id"]
         allocation = {"lease_id": self.leases[pool], "sequence_id": "s1", "num_tokens": 40}
         self._send("POST", f"{path}/allocate", allocation)
 

@@ -24,11 +24,11 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.pool_calls import POOL_CALLS
-from blockyard.server.settings import MAX_TOKENS
+from blockyard.server.settings import MAX_PREFIXES, MAX_TOKENS
 from fuzz.prepared import POOLS, WORKER, Prepared
-from fuzz.telling_bodies import BODIES, LEASE
+from fuzz.telling_bodies import BODIES, LEASE, PIN
 
-KNOWN = {"lease_id": LEASE, "worker_id": WORKER}
+KNOWN = {"lease_id": LEASE, "pin_id": PIN, "worker_id": WORKER}
 SPENT = {"lease_expired", "stale_epoch", "insufficient_blocks", "sequence_not_found"}
 """Codes that say of a prepared lease that it leads nowhere any more."""
 
@@ -37,7 +37,7 @@ prepared.make()
 tally: Counter[str] = Counter()
 readers = {
     (call.method, f"/v1/pools/{{pool}}{call.path}"): BodyReader(
-        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS).check_faults
+        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS, MAX_PREFIXES).check_faults
     )
     for call in POOL_CALLS
 }
@@ -85,12 +85,14 @@ def flatmap_case(_: Any, case: Case[Any]) -> st.SearchStrategy[Case[Any]]:
 
 @schemathesis.hook
 def before_call(_: Any, case: Case[Any], __: dict[str, Any]) -> None:
-    """Put the prepared lease in where it is named."""
+    """Put the prepared lease or pin in where it is named."""
     lease = prepared.leases.get(case.path_parameters.get("pool", ""), LEASE)
     if isinstance(case.body, dict) and case.body.get("lease_id") == LEASE:
         case.body["lease_id"] = lease
     if case.path_parameters.get("lease_id") == LEASE:
         case.path_parameters["lease_id"] = lease
+    if case.path_parameters.get("pin_id") == PIN:
+        case.path_parameters["pin_id"] = prepared.pins.get(case.path_parameters.get("pool", ""), PIN)
 
 
 @schemathesis.hook
@@ -104,7 +106,10 @@ def after_call(_: Any, case: Case[Any], response: Response) -> None:
     is_gone = case.method == "DELETE" and response.status_code == 200
     is_spent = told.get("lease_id") == prepared.leases[pool] and _code(response) in SPENT
     is_displaced = _code(response) == "worker_not_found" and case.path_parameters.get("worker_id") == WORKER
-    if is_gone or is_spent or is_displaced:
+    is_unpinned = (
+        case.path_parameters.get("pin_id") == prepared.pins[pool] and _code(response) == "pin_not_found"
+    )
+    if is_gone or is_spent or is_displaced or is_unpinned:
         prepared.renew(pool)
 
 

@@ -10,6 +10,9 @@ MODELS = sorted((Path(__file__).parents[1] / "planning" / "data" / "models").glo
 LEASE = "prepared"
 """Stands for the id of the pool's prepared lease."""
 
+PIN = "pinned"
+"""Likewise of its pin."""
+
 sequences = st.sampled_from(["s1", "s2", "s3"])
 handles = st.integers(1, 12)
 counts = st.integers(0, 40)
@@ -124,6 +127,14 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     ),
     "POST /v1/pools/{pool}/free": bodies({**lease, "sequence_ids": st.lists(sequences, max_size=3)}),
     "POST /v1/pools/{pool}/lookup": bodies({"num_tokens": lengths}, content),
+    "POST /v1/pools/{pool}/prefixes": bodies(
+        {"prefixes": st.lists(bodies({}, {"block_hashes": hashes, "num_tokens": lengths}), max_size=3)}
+    ),
+    "POST /v1/pools/{pool}/pins": bodies(
+        {"block_hashes": hashes, "ttl_ms": st.sampled_from([1, 60_000])}, {"hard": st.booleans()}
+    ),
+    "POST /v1/pools/{pool}/pins/{pin_id}/renew": bodies({}, {"ttl_ms": st.just(60_000)}),
+    "DELETE /v1/pools/{pool}/pins/{pin_id}": bodies({}),
     "POST /v1/pools/{pool}/step": bodies(
         lease,
         {

@@ -13,7 +13,7 @@ from blockyard.core.errors import InvalidRequest
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.media import JSON, MSGPACK, BodyReader
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
-from blockyard.server.settings import MAX_TOKENS
+from blockyard.server.settings import MAX_PREFIXES, MAX_TOKENS
 from fuzz.mutations import damaged, faulty, fuzzed
 
 HASHES = [f"{number:064x}" for number in range(3)]
@@ -67,6 +67,10 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/free": {**LEASE, "sequence_ids": ["s", "t"]},
     "/lookup": {"epoch": 1, "num_tokens": 40, "block_hashes": HASHES, **EXTRAS},
+    "/prefixes": {"epoch": 1, "prefixes": [{"num_tokens": 40, "block_hashes": HASHES, **EXTRAS}, {}]},
+    "/pins": {"epoch": 1, "ttl_ms": 1000, "hard": True, "block_hashes": HASHES, **EXTRAS},
+    "/pins/{pin_id}/renew": {"epoch": 1, "ttl_ms": 1000},
+    "/pins/{pin_id}": {"epoch": 1},
     "/leases": {"epoch": 1, "holder": "test", "ttl_ms": 1000},
     "/leases/{lease_id}/renew": {"epoch": 1},
     "/leases/{lease_id}": {"epoch": 1},
@@ -142,7 +146,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def reader_of(call: PoolCall) -> BodyReader[Any]:
-    return BodyReader(call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS).check_faults)
+    return BodyReader(
+        call.body, takes_msgpack=call.is_hot, check_faults=HashLimit(MAX_TOKENS, MAX_PREFIXES).check_faults
+    )
 
 
 def packed(document: Any) -> bytes | None:

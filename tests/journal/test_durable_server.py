@@ -59,6 +59,8 @@ def use(server: ServerProcess) -> dict[str, Any]:
         lease.free(["cached"])
         lease.allocate("held", 9, block_hashes=HASHES[:2])
         lease.allocate_blocks(3)
+        pool.pin(60_000, block_hashes=HASHES[:3], hard=True)
+        pool.pin(60_000, block_hashes=HASHES)
     return readable(server)
 
 
@@ -66,8 +68,10 @@ def readable(server: ServerProcess) -> dict[str, Any]:
     """All that can be read of the pool, but for times."""
     read = {
         name: server.call("GET", f"/v1/pools/pool/{name}")[1]
-        for name in ("stats", "audit", "sequences/held", "workers")
+        for name in ("stats", "audit", "sequences/held", "pins", "workers")
     }
+    for pin in read["pins"]["pins"]:
+        assert pin.pop("expires_at_ms") > 0
     for worker in read["workers"]["workers"]:
         del worker["silent_ms"]
     assert read["audit"]["ok"]

@@ -350,6 +350,31 @@ def test_leases_and_workers_are_listed_with_their_health(browser: Browser, serve
         assert [row[0] for row in cells(page, "Workers")] == ["w0", "w1"]
 
 
+def test_pins_are_listed_while_there_are_any(browser: Browser, server: ServerProcess) -> None:
+    pool = make_pool(server)
+    fill(server, pool)
+    with viewing(browser, server) as visit:
+        page = visit.page
+        expect(page.locator("#pins-panel")).to_be_hidden()
+        pinned = [
+            server.call(
+                "POST", f"{pool}/pins", {"token_ids": list(range(32)), "ttl_ms": 60_000, "hard": hard}
+            )[1]
+            for hard in (False, True)
+        ]
+        expect(page.locator("#pins tbody tr")).to_have_count(2)
+        soft, hard = (pin["pin_id"] for pin in pinned)
+        assert [row[:4] for row in cells(page, "Pins")] == [
+            [hard[:8], "hard", "32", "2"],
+            [soft[:8], "soft", "32", "none"],
+        ]
+        note = "2 pins. 2 cached blocks are evicted last, 2 are held."
+        expect(page.locator("#pins-note")).to_have_text(note)
+        for pin_id in (soft, hard):
+            server.call("DELETE", f"{pool}/pins/{pin_id}")
+        expect(page.locator("#pins-panel")).to_be_hidden()
+
+
 def test_a_pool_that_is_deleted_is_no_longer_shown(browser: Browser, server: ServerProcess) -> None:
     make_pool(server)
     make_pool(server, "other")

@@ -19,8 +19,16 @@ from blockyard.client.errors import (
 from blockyard.client.kv_events import KvBatch, KvSnapshot
 from blockyard.client.kv_mirror import KvMirror
 from blockyard.client.lease import AsyncLease, Lease
+from blockyard.client.pin_protocol import Prefix
 from blockyard.client.pool_options import PoolOptions
-from blockyard.client.reports import Hashed, PoolDescription, Registration, TenantReport, WorkerReport
+from blockyard.client.reports import (
+    Hashed,
+    PinReport,
+    PoolDescription,
+    Registration,
+    TenantReport,
+    WorkerReport,
+)
 from blockyard.client.retry import NO_RETRY, RetryPolicy
 from blockyard.client.scheduler import AsyncScheduler, Scheduler
 from blockyard.client.step_result import ForkResult, Scheduled, StepResult
@@ -32,7 +40,7 @@ from blockyard.client.transport import (
     Transport,
 )
 from blockyard.client.wire import Form, Request, Response
-from blockyard.core.audit import Audit, Holder
+from blockyard.core.audit import Audit, Holder, PinHolder
 from blockyard.core.commands import Admission, StepCommit, StepExtend
 from blockyard.core.config import EventsConfig, Eviction, GroupConfig, HashForm, Publish
 from blockyard.core.errors import (
@@ -50,10 +58,12 @@ from blockyard.core.errors import (
     NotOwner,
     NotReady,
     Overloaded,
+    PinNotFound,
     PoolElsewhere,
     PoolExists,
     PoolInUse,
     PoolNotFound,
+    PrefixNotCached,
     QuotaExceeded,
     RequestTimeout,
     SequenceExistsElsewhere,
@@ -67,7 +77,7 @@ from blockyard.core.errors import (
 from blockyard.core.extra_keys import ExtraKeyForm, Extras, Lora, MultiModalFeature, PromptEmbeds
 from blockyard.core.hash_chain import HashChain, Hasher, external_int64
 from blockyard.core.hashing import HashAlgorithm
-from blockyard.core.ids import LeaseId, SequenceHandle, SequenceId, TenantId
+from blockyard.core.ids import LeaseId, PinId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.replies import (
     Admitted,
     Allocated,
@@ -80,6 +90,8 @@ from blockyard.core.replies import (
     Freed,
     LeaseGranted,
     LeaseReleased,
+    Pinned,
+    PrefixesFound,
     Refused,
     SequenceState,
     StepExtended,
@@ -152,6 +164,11 @@ __all__ = [
     "NotReady",
     "OtherRefusal",
     "Overloaded",
+    "PinHolder",
+    "PinId",
+    "PinNotFound",
+    "PinReport",
+    "Pinned",
     "Pool",
     "PoolDescription",
     "PoolElsewhere",
@@ -159,6 +176,9 @@ __all__ = [
     "PoolInUse",
     "PoolNotFound",
     "PoolOptions",
+    "Prefix",
+    "PrefixNotCached",
+    "PrefixesFound",
     "PromptEmbeds",
     "Publish",
     "QuotaExceeded",

@@ -14,6 +14,7 @@ from blockyard.client.cluster_report import ClusterReport
 from blockyard.client.errors import UnexpectedReply
 from blockyard.client.kv_events import InvalidEvents, KvSnapshot
 from blockyard.client.paths import check_pool_name, pool_path
+from blockyard.client.pin_protocol import PinCalls
 from blockyard.client.pool_options import PoolOptions, options_body
 from blockyard.client.reports import (
     Hashed,
@@ -23,7 +24,6 @@ from blockyard.client.reports import (
     WorkerList,
     WorkerReport,
 )
-from blockyard.client.tenant_protocol import TenantCalls
 from blockyard.client.wire import Form, Response, encode
 from blockyard.core import replies
 from blockyard.core.audit import Audit
@@ -133,7 +133,7 @@ class ServerCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolCalls(TenantCalls):
+class PoolCalls(PinCalls):
     """Calls about one pool.
 
     Attributes:

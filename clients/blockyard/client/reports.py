@@ -171,8 +171,8 @@ class TenantReport:
         guaranteed_blocks: So many it can always hold, whatever the others do.
         max_blocks: More it never holds; None for no bound.
         weight: Its share, beside the others', of what comes free while several wait.
-        num_held_blocks: The device's blocks that its leases hold, each counted once.
-        num_leases, num_sequences: Live ones.
+        num_held_blocks: The device's blocks that its leases and hard pins hold, each counted once.
+        num_leases, num_sequences, num_pins: Live ones.
         num_waiting: Its calls that wait for blocks.
     """
 
@@ -183,6 +183,7 @@ class TenantReport:
     num_held_blocks: int
     num_leases: int
     num_sequences: int
+    num_pins: int
     num_waiting: int
 
 
@@ -191,3 +192,33 @@ class TenantList:
     """A pool's tenants."""
 
     tenants: list[TenantReport]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinReport:
+    """A prefix that is kept.
+
+    Attributes:
+        tenant: Whose it is; empty for nobody's in particular.
+        hard: Whether it holds blocks; else they are only evicted last.
+        expires_at_ms: On the server's clock (ms since 1970), unless it is renewed.
+        num_tokens: Of its full blocks.
+        num_cached_tokens: So many of them are a hit now; of a hard pin, what it holds.
+        num_held_blocks: Those that it holds, of all groups.
+    """
+
+    pin_id: str
+    tenant: str
+    hard: bool
+    ttl_ms: int
+    expires_at_ms: int
+    num_tokens: int
+    num_cached_tokens: int
+    num_held_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinList:
+    """A pool's pins."""
+
+    pins: list[PinReport]

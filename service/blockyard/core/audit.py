@@ -2,9 +2,10 @@
 
     free + held + null = total
 
-A block's reference count is the number of table entries, raw holders and ends of copies that name it; it is
-in the free queue exactly if that is zero; and the prefix index holds exactly the blocks that carry a hash.
-Each tenant is charged for exactly the blocks that its leases hold.
+A block's reference count is the number of table entries, raw holders, ends of copies and hard pins that name
+it; it is free, in the queue or among those evicted last, exactly if that is zero; and the prefix index holds
+exactly the blocks that carry a hash.
+Each tenant is charged for exactly the blocks that its leases and hard pins hold.
 A block that is not full is some sequence's alone, or counted as the open one of those that forks share it.
 Where groups lie in host memory, all this holds for the host's blocks by themselves.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from blockyard.core.block_store import BlockStore
 from blockyard.core.charges import Held
 from blockyard.core.hash_chain import coarser_view
-from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId, TenantId
+from blockyard.core.ids import NULL_BLOCK, BlockId, GroupIndex, LeaseId, PinId, TenantId
 from blockyard.core.lease import Lease
 from blockyard.core.sequence import BlockTable, Sequence
 
@@ -42,6 +43,15 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinHolder:
+    """A hard pin, and how many blocks it holds."""
+
+    pin_id: PinId
+    tenant: TenantId
+    num_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """``ok`` if there are no ``problems``, of which the first hundred are named. Counts are the device's."""
 
@@ -52,6 +62,7 @@ class Audit:
     num_held_blocks: int
     num_null_blocks: int
     holders: list[Holder]
+    pins: list[PinHolder]
     problems: list[str]
 
 
@@ -66,7 +77,7 @@ def audit(pool: "Pool") -> Audit:
     problems += pool.sequences.forks.problems(pool.sequences)
     if pool.events is not None:
         problems += pool.events.problems()
-    problems += _tenant_problems(pool)
+    problems += [*_tenant_problems(pool), *pool.pins.problems(pool.tenants)]
     return Audit(
         epoch=pool.epoch,
         ok=not problems,
@@ -75,6 +86,15 @@ def audit(pool: "Pool") -> Audit:
         num_held_blocks=num_held,
         num_null_blocks=1,
         holders=[_holder(pool, lease) for lease in pool.leases.values()],
+        pins=[
+            PinHolder(
+                pin_id=pin.pin_id,
+                tenant=pin.tenant.name,
+                num_blocks=len({*pool.pins.held_blocks(pin, pool.store)}),
+            )
+            for pin in pool.pins.values()
+            if pin.hard
+        ],
         problems=problems[:_MAX_PROBLEMS],
     )
 
@@ -84,18 +104,19 @@ def _audit_store(pool: "Pool", store: BlockStore, num_configured: int | None) ->
     num_blocks = len(store.reference_counts)
     counts = array("q", bytes(8 * num_blocks))
     foreign: set[BlockId] = set()
-    for lease in pool.leases.values():
-        for block in chain.from_iterable(named_blocks(pool, lease, store)):
-            if 0 <= block < num_blocks:
-                counts[block] += 1
-            else:
-                foreign.add(block)
+    by_leases = (named_blocks(pool, lease, store) for lease in pool.leases.values())
+    by_pins = (pool.pins.held_blocks(pin, store) for pin in pool.pins.values())
+    for block in chain.from_iterable(chain(chain.from_iterable(by_leases), by_pins)):
+        if 0 <= block < num_blocks:
+            counts[block] += 1
+        else:
+            foreign.add(block)
     counts[NULL_BLOCK] = 0
     num_held = num_blocks - counts.count(0)
     problems = store.queue.problems()
-    num_free = 0 if problems else len(store.queue)
-    if not problems:
-        problems += [f"block {block} is both free and held" for block in store.queue if counts[block]]
+    free = [] if problems else [*store.queue, *(store.soft_pins or ())]
+    num_free = len(free)
+    problems += [f"block {block} is both free and held" for block in free if counts[block]]
     problems += [f"block {block} is held, and there is none" for block in sorted(foreign)]
     problems += [*_count_problems(store, counts), *_index_problems(store)]
     if num_free + num_held + 1 != num_blocks:
@@ -121,14 +142,18 @@ def named_blocks(pool: "Pool", lease: Lease, store: BlockStore) -> Iterator[Sequ
 
 
 def held_by_tenants(pool: "Pool") -> Held:
-    """Which tenants hold which of the device's blocks, and how often: told by the leases."""
+    """Which tenants hold which of the device's blocks, and how often: told by the leases and the pins."""
     held: Held = {}
-    for lease in pool.leases.values():
-        number = lease.tenant.number
-        for block in chain.from_iterable(named_blocks(pool, lease, pool.store)):
+    by_leases = (
+        (lease.tenant, chain.from_iterable(named_blocks(pool, lease, pool.store)))
+        for lease in pool.leases.values()
+    )
+    by_pins = ((pin.tenant, pool.pins.held_blocks(pin, pool.store)) for pin in pool.pins.values())
+    for tenant, blocks in chain(by_leases, by_pins):
+        for block in blocks:
             if block != NULL_BLOCK:
                 by = held.setdefault(block, {})
-                by[number] = by.get(number, 0) + 1
+                by[tenant.number] = by.get(tenant.number, 0) + 1
     return held
 
 

@@ -1,8 +1,8 @@
 """Every block's reference count and hash, and the two structures that follow from them.
 
-Metadata lies in parallel vectors indexed by block id. Invariants: a block is in the free queue exactly when
-its count is zero and it is not the null block; a block's hash stands in the prefix index exactly as long as
-the block carries it.
+Metadata lies in parallel vectors indexed by block id. Invariants: a block is in the free queue, or in that
+of the soft pins, exactly when its count is zero and it is not the null block; a block's hash stands in the
+prefix index exactly as long as the block carries it.
 
 Most blocks carry one hash, that of all their tokens. Where hits may end inside blocks, a block may be found
 by that of a part of its tokens: before it is full, or beside the hash of all. It loses all of them together.
@@ -29,6 +29,7 @@ from blockyard.core.statistics import Counters
 if TYPE_CHECKING:
     from blockyard.core.charges import Charges
     from blockyard.core.kv_events import KvEvents
+    from blockyard.core.soft_pins import SoftPins
 
 
 class BlockStore:
@@ -38,7 +39,7 @@ class BlockStore:
         reference_counts: Per block, how many tables and raw holders name it.
         hashes: Per block, the hash of its content once published: of the part that was published first.
         groups: Per block, the group it was published for; meaningless without a hash.
-        queue: The free blocks.
+        queue: The free blocks, but for those that are evicted last.
         index: The blocks that carry a hash.
         num_cached_blocks: How many these are.
         unfilled: Blocks whose hash is that of a part of them only.
@@ -52,11 +53,12 @@ class BlockStore:
         events: Told of every hash that a block loses; None where nobody follows.
         residency: Is told what becomes of the blocks; to begin with, one that watches none.
         charges: Which tenant holds which block; None where that does not matter.
+        soft_pins: The blocks that are evicted last; None while nothing is pinned so.
+        num_groups: Of the pool.
     """
 
     __slots__ = (
         "_counters",
-        "_num_groups",
         "charges",
         "events",
         "further_hashes",
@@ -64,11 +66,13 @@ class BlockStore:
         "hashes",
         "index",
         "num_cached_blocks",
+        "num_groups",
         "open_forks",
         "queue",
         "reference_counts",
         "residency",
         "running_states",
+        "soft_pins",
         "states_to_copy",
         "unfilled",
         "unripe",
@@ -78,7 +82,7 @@ class BlockStore:
         self, num_blocks: int, num_groups: int, counters: Counters, eviction: Eviction = Eviction.LRU
     ) -> None:
         self._counters = counters
-        self._num_groups = num_groups
+        self.num_groups = num_groups
         self.reference_counts = vec[i64]([0] * num_blocks)
         self.groups = vec[i64]([0] * num_blocks)
         self.hashes: list[BlockHash | None] = [None] * num_blocks
@@ -95,11 +99,12 @@ class BlockStore:
         self.events: KvEvents | None = None
         self.residency = Residency(0)
         self.charges: Charges | None = None
+        self.soft_pins: SoftPins | None = None
 
     @property
     def num_free_blocks(self) -> int:
         """Blocks that nobody holds."""
-        return len(self.queue)
+        return len(self.queue) + (0 if self.soft_pins is None else len(self.soft_pins))
 
     @property
     def num_usable_blocks(self) -> int:
@@ -109,14 +114,17 @@ class BlockStore:
     @property
     def num_held_blocks(self) -> int:
         """Blocks that somebody holds; the null block is neither free nor held."""
-        return self.num_usable_blocks - len(self.queue)
+        return self.num_usable_blocks - self.num_free_blocks
 
     def take(self, num_blocks: int) -> list[BlockId]:
-        """Hand out the blocks at the head of the free queue; what they cached is forgotten.
+        """Hand out the blocks at the head of the free queue, then pinned ones; what they cached is forgotten.
 
         The caller makes sure that as many are free.
         """
-        blocks = self.queue.pop(num_blocks)
+        num_first = num_blocks if self.soft_pins is None else min(num_blocks, len(self.queue))
+        blocks = self.queue.pop(num_first)
+        if self.soft_pins is not None and num_first < num_blocks:
+            blocks += self.soft_pins.pop(num_blocks - num_first)
         counts, hashes = self.reference_counts, self.hashes
         evicted: list[BlockId] = []
         block: i64
@@ -147,7 +155,7 @@ class BlockStore:
         Raises:
             InsufficientBlocks: Nothing has changed.
         """
-        num_free, num_asked = len(self.queue), num_blocks + num_watermark
+        num_free, num_asked = self.num_free_blocks, num_blocks + num_watermark
         if self.charges is not None:
             self.charges.require(
                 num_blocks,
@@ -161,7 +169,7 @@ class BlockStore:
 
     def num_available(self, num_kept: int) -> int:
         """Blocks that whoever acts may come to hold, beside ``num_kept`` that are left if not guaranteed."""
-        num_free = len(self.queue)
+        num_free = self.num_free_blocks
         if self.charges is not None:
             return self.charges.num_available(num_free, num_kept)
         return max(num_free - num_kept, 0)
@@ -199,7 +207,7 @@ class BlockStore:
                 idle.append(block)
             counts[block] += 1
         if idle:
-            self.queue.remove(idle)
+            self.queue.remove(idle if self.soft_pins is None else self.soft_pins.leave(idle))
             if not self.residency.sample.isdisjoint(idle):
                 self.residency.note_held(idle)
 
@@ -239,7 +247,7 @@ class BlockStore:
         if self.charges is not None:
             self.charges.release(blocks, counts)
         self.queue.prepend(empty)
-        self.queue.append(cached)
+        self.queue.append(cached if self.soft_pins is None else self.soft_pins.keep(cached))
         if cached and not self.residency.sample.isdisjoint(cached):
             self.residency.note_idle(cached)
         return len(empty) + len(cached)
@@ -273,6 +281,8 @@ class BlockStore:
         else:
             self.further_hashes.setdefault(block, []).append(block_hash)
             self.index.add_further(group, block_hash, block)
+            if self.soft_pins is not None:
+                self.soft_pins.note_published([block], [block_hash])
 
     def move_hashes(self, source: BlockId, destination: BlockId) -> None:
         """Let ``destination``, which carries none, be found in place of ``source``, whose content it gets."""
@@ -311,13 +321,15 @@ class BlockStore:
             self.residency.note_forgotten(block)
 
     def forget_all(self) -> None:
-        """Forget every hash. The free queue keeps its order, and nobody's blocks change hands."""
+        """Forget every hash. Free blocks keep their order, pinned ones last; nobody's change hands."""
         self.index.clear()
         self.unfilled.clear()
         self.further_hashes.clear()
         self.running_states.clear()
         self.states_to_copy.clear()
         self.num_cached_blocks = 0
+        if self.soft_pins is not None:
+            self.queue.append(self.soft_pins.clear())
         self.queue.note_all_forgotten()
         if self.events is not None:
             self.events.cleared()
@@ -326,7 +338,7 @@ class BlockStore:
     def to_state(self) -> dict[str, Any]:
         """The store as plain data; its arrays in this machine's byte order."""
         return {
-            "num_groups": self._num_groups,
+            "num_groups": self.num_groups,
             "byteorder": sys.byteorder,
             "reference_counts": pack_vector(self.reference_counts),
             "groups": pack_vector(self.groups),
@@ -408,6 +420,8 @@ class BlockStore:
         self.queue.note_published(blocks, block_hashes, parent)
         self.index.add_run(group, blocks, block_hashes)
         self.num_cached_blocks += len(blocks)
+        if self.soft_pins is not None:
+            self.soft_pins.note_published(blocks, block_hashes)
         if not self.residency.sample.isdisjoint(blocks):
             self.residency.note_published(blocks)
 
@@ -423,4 +437,6 @@ class BlockStore:
                 for block_hash in self.further_hashes.pop(block, ()):
                     self.index.remove_further(int(self.groups[block]), block_hash, block)
         self.index.remove_run(blocks)
+        if self.soft_pins is not None:
+            self.soft_pins.note_forgotten(blocks)
         self.num_cached_blocks -= len(blocks)

@@ -14,6 +14,7 @@ from blockyard.core.ids import (
     BlockHash,
     BlockId,
     LeaseId,
+    PinId,
     SequenceHandle,
     SequenceId,
     TenantId,
@@ -63,7 +64,43 @@ class DeleteLease(LeaseCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireLeases(PoolCommand):
-    """Free what every lease holds whose time has run out."""
+    """Free what every lease and pin holds whose time has run out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePin(PoolCommand):
+    """Keep a prefix for ``ttl_ms`` (at least 1). ``pin_id`` is new to the pool: callers draw it at random.
+
+    Attributes:
+        hard: Hold its blocks, all of which have to be cached now. Else they are only evicted last, whenever
+            they were cached.
+        block_hashes, token_ids, extras, tenant_only: The prefix, as for `Admission`: its full blocks count.
+        num_reserved_blocks: Free blocks that a hard pin leaves to those who wait.
+    """
+
+    pin_id: PinId
+    ttl_ms: int
+    hard: bool = False
+    block_hashes: Sequence[BlockHash] = ()
+    token_ids: Sequence[int] = ()
+    extras: Extras | None = None
+    tenant_only: bool = False
+    num_reserved_blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewPin(PoolCommand):
+    """Start a pin's time anew; from now on it is ``ttl_ms`` where that is given."""
+
+    pin_id: PinId
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePin(PoolCommand):
+    """End a pin."""
+
+    pin_id: PinId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@
     ├── SequenceNotFound           sequence_not_found
     ├── PlanNotFound               plan_not_found
     ├── WorkerNotFound             worker_not_found
+    ├── PinNotFound                pin_not_found
     ├── TenantNotFound             tenant_not_found
     ├── WorkerReplaced             worker_replaced
     ├── NoEvents                   no_events
@@ -16,6 +17,7 @@
     ├── SequenceExistsElsewhere    sequence_exists_elsewhere
     ├── InsufficientBlocks         insufficient_blocks         a retry can succeed once others free
     │   └── QuotaExceeded          quota_exceeded              a retry can succeed once its tenant frees
+    ├── PrefixNotCached            prefix_not_cached           a retry can succeed once it is computed
     ├── NotOwner                   not_owner
     ├── DoubleFree                 double_free
     ├── StaleEpoch                 stale_epoch
@@ -136,6 +138,18 @@ class WorkerNotFound(BlockyardError):
     title = "No such worker"
 
 
+class PinNotFound(BlockyardError):
+    """The pin is unknown, was deleted, or ran out, or it is another tenant's."""
+
+    code = "pin_not_found"
+    title = "No such pin"
+
+    @classmethod
+    def of(cls, pin_id: str) -> "PinNotFound":
+        """There is none of this id."""
+        return cls(f"there is no pin {pin_id!r}: it is not yours, was deleted, or ran out")
+
+
 class TenantNotFound(BlockyardError):
     """The pool knows no tenant of this name, or it is not the caller's."""
 
@@ -248,6 +262,25 @@ class QuotaExceeded(InsufficientBlocks):
                 "num_held_blocks": num_held_blocks,
                 "num_quota_blocks": num_quota_blocks,
             },
+        )
+
+
+class PrefixNotCached(BlockyardError):
+    """A prefix that was to be held is not cached as a whole.
+
+    Figures: ``num_tokens``, ``num_cached_tokens``.
+    """
+
+    code = "prefix_not_cached"
+    title = "The prefix is not cached"
+
+    @classmethod
+    def of(cls, num_tokens: int, num_cached_tokens: int) -> "PrefixNotCached":
+        """Of ``num_tokens`` that would have to be held, only the first ``num_cached_tokens`` are cached."""
+        return cls(
+            f"{num_cached_tokens} of {num_tokens} tokens are cached: have the prefix computed first, or pin "
+            "it without hard",
+            {"num_tokens": num_tokens, "num_cached_tokens": num_cached_tokens},
         )
 
 
@@ -413,6 +446,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     SequenceNotFound,
     PlanNotFound,
     WorkerNotFound,
+    PinNotFound,
     TenantNotFound,
     WorkerReplaced,
     NoEvents,
@@ -422,6 +456,7 @@ ERRORS: tuple[type[BlockyardError], ...] = (
     SequenceExistsElsewhere,
     InsufficientBlocks,
     QuotaExceeded,
+    PrefixNotCached,
     NotOwner,
     DoubleFree,
     StaleEpoch,

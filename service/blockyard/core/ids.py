@@ -18,6 +18,8 @@ SequenceId = NewType("SequenceId", str)
 SequenceHandle = NewType("SequenceHandle", int)
 """The pool's short name for a live sequence; never used twice in a pool's life."""
 
+PinId = NewType("PinId", str)
+
 WorkerId = NewType("WorkerId", str)
 """A worker's own name, unique in its pool."""
 

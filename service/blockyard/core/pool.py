@@ -35,6 +35,7 @@ from blockyard.core.ids import NO_TENANT, BlockHash, SequenceId, TenantId, Worke
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.leases import Leases
+from blockyard.core.pins import Pins
 from blockyard.core.quota import NO_QUOTA
 from blockyard.core.reply_memory import ReplyMemory
 from blockyard.core.residency import Residency
@@ -72,7 +73,7 @@ class Pool:
         )
 
     def adopt_stores(self, stores: list[BlockStore]) -> None:
-        """Have these blocks, and no sequences yet; only for a pool that is being made."""
+        """Have these blocks, and no sequences or pins yet; only for a pool that is being made."""
         self.stores = stores
         """The device's blocks and, where groups lie there, the host's."""
         self.residency = self.store.residency = Residency(self.config.num_blocks)
@@ -84,11 +85,18 @@ class Pool:
             for store in stores:
                 store.events = self.events
         self.sequences = Sequences(self.config, stores, self.counters, self.hits, self.events)
+        self.pins = Pins(self.config, stores, self.sequences)
 
     @property
     def store(self) -> BlockStore:
         """The device's blocks."""
         return self.stores[0]
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """A lower bound: no lease and no pin runs out before this time. None where there is none of them."""
+        bounds = (self.leases.next_expiry_ms, self.pins.next_expiry_ms)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     @property
     def num_held_blocks(self) -> int:
@@ -108,7 +116,7 @@ class Pool:
         if not isinstance(command, ask.Idempotent):
             return self._apply(command)
         inner = command.command
-        if isinstance(inner, (ask.RenewLease, ask.DeleteLease)):
+        if isinstance(inner, (ask.RenewLease, ask.DeleteLease, ask.RenewPin, ask.DeletePin)):
             return self._apply(inner)  # doing these twice is no harm, and remembering them is
         if isinstance(inner, ask.LeaseCommand):
             lease = self.leases.renew(inner, self.now_ms)
@@ -149,6 +157,16 @@ class Pool:
         hit = self.sequences.find(num_tokens, told)
         return tell.Found(epoch=self.epoch, num_cached_tokens=hit.num_tokens, block_ids=hit.block_ids)
 
+    def num_cached_tokens(self, told: Told, num_tokens: int | None = None) -> int:
+        """How much of a prefix is cached: of its first ``num_tokens`` tokens, or of all that are told.
+
+        As `lookup` finds it if more tokens follow: all of its full blocks count. Changes nothing.
+
+        Raises:
+            InvalidRequest: ``num_tokens`` is below 1, or the content is not valid.
+        """
+        return self.sequences.find_all(self.sequences.hashes_of(num_tokens, told)).num_tokens
+
     def sequence(self, sequence_id: SequenceId, tenant: TenantId = NO_TENANT) -> tell.SequenceState:
         """The tables and counts of a live sequence of ``tenant``.
 
@@ -182,6 +200,7 @@ class Pool:
             num_held_blocks=num_held,
             num_leases=0 if tenant is None else tenant.num_leases,
             num_sequences=0 if tenant is None else tenant.num_sequences,
+            num_pins=0 if tenant is None else tenant.num_pins,
         )
 
     def remembers(self, command: ask.Command) -> bool:
@@ -235,6 +254,9 @@ class Pool:
             hit_rate=self.hits.hit_rate,
             num_sequences=len(self.sequences),
             num_leases=len(self.leases),
+            num_pins=len(self.pins),
+            num_soft_pinned_blocks=self.pins.num_soft_pinned_blocks,
+            num_hard_pinned_blocks=self.pins.num_hard_pinned_blocks,
             num_workers=len(self.workers),
             num_lost_workers=self.workers.num_lost(self.now_ms if now_ms is None else now_ms),
             counters=self.counters.to_state(),
@@ -333,15 +355,18 @@ class Pool:
         expired = self.leases.run_out(self.now_ms)
         freed = [self._end(lease) for lease in expired]
         self.counters.num_expired_leases += len(expired)
+        pin_ids, num_pinned_blocks = self.pins.expire(self.now_ms)
         return tell.LeasesExpired(
             epoch=self.epoch,
             lease_ids=[lease.lease_id for lease in expired],
+            pin_ids=pin_ids,
             num_freed_sequences=sum(num_sequences for num_sequences, _ in freed),
-            num_freed_blocks=sum(num_blocks for _, num_blocks in freed),
+            num_freed_blocks=num_pinned_blocks + sum(num_blocks for _, num_blocks in freed),
         )
 
     def _resume(self, command: ask.Resume) -> tell.Resumed:
         num_leases = self.leases.resume(command.since_ms, self.now_ms)
+        self.pins.resume(command.since_ms, self.now_ms)
         self.workers.note_all(self.now_ms)
         return tell.Resumed(epoch=self.epoch, num_leases=num_leases)
 
@@ -366,6 +391,19 @@ class Pool:
             self.store.note_copied(copy[1], is_copied=are_made)
             num_freed += sum(self.store.release([block]) for block in copy)
         return num_freed
+
+    # Pins
+
+    def _create_pin(self, command: ask.CreatePin) -> tell.Pinned:
+        tenant = self._tenant(command.tenant)
+        self._act_for(tenant)
+        return self.pins.told(self.pins.create(command, tenant, self.now_ms), self.epoch)
+
+    def _renew_pin(self, command: ask.RenewPin) -> tell.Pinned:
+        return self.pins.told(self.pins.renew(command, self.now_ms), self.epoch)
+
+    def _delete_pin(self, command: ask.DeletePin) -> tell.Unpinned:
+        return tell.Unpinned(epoch=self.epoch, num_freed_blocks=self.pins.delete(command, self.now_ms))
 
     # Tenants
 
@@ -606,16 +644,21 @@ class Pool:
         """A worker's memory is gone: nothing is a hit any more, and no lease goes on from what it holds.
 
         Its blocks stay held, as other workers may still write to them, until it gives them back or ends.
+        Nobody writes to those that a pin holds, and there is nothing in them to keep.
         """
         self.epoch += 1
         for store in self.stores:
             store.forget_all()
+        self.pins.end_hard()
 
     _HANDLERS: ClassVar[dict[type[ask.PoolCommand], Callable[..., tell.Reply]]] = {
         ask.CreateLease: _create_lease,
         ask.RenewLease: _renew_lease,
         ask.DeleteLease: _delete_lease,
         ask.ExpireLeases: _expire_leases,
+        ask.CreatePin: _create_pin,
+        ask.RenewPin: _renew_pin,
+        ask.DeletePin: _delete_pin,
         ask.Allocate: _allocate,
         ask.Fork: _fork,
         ask.Commit: _commit,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blockyard.core.ids import BlockId, LeaseId, SequenceHandle, SequenceId, TenantId, WorkerId
+from blockyard.core.ids import BlockId, LeaseId, PinId, SequenceHandle, SequenceId, TenantId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,37 @@ class LeaseReleased(Reply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesExpired(Reply):
-    """The leases that had run out, in the order of their expiry."""
+    """The leases that had run out, in the order of their expiry, and then the pins likewise."""
 
     lease_ids: list[LeaseId]
+    pin_ids: list[PinId]
     num_freed_sequences: int
+    num_freed_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned(Reply):
+    """A pin that stands until ``expires_at_ms`` on the server's clock (ms since 1970).
+
+    Attributes:
+        num_tokens: Of the prefix's full blocks.
+        num_cached_tokens: So many of them are a hit now; of a hard pin, what it holds.
+        num_blocks: Blocks that have a hash of the prefix now; of a hard pin, those that it holds.
+    """
+
+    pin_id: PinId
+    hard: bool
+    ttl_ms: int
+    expires_at_ms: int
+    num_tokens: int
+    num_cached_tokens: int
+    num_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpinned(Reply):
+    """A pin has ended. Blocks are counted that became free."""
+
     num_freed_blocks: int
 
 
@@ -179,6 +206,7 @@ class TenantState(Reply):
     num_held_blocks: int
     num_leases: int
     num_sequences: int
+    num_pins: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +237,13 @@ class Found(Reply):
 
     num_cached_tokens: int
     block_ids: list[list[BlockId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixesFound(Reply):
+    """How much of each prefix is cached, in the order asked. All of its full blocks count."""
+
+    num_cached_tokens: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

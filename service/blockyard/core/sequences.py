@@ -15,7 +15,7 @@ from blockyard.core.commands import Admission
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Content, ContentReader, Told
 from blockyard.core.errors import InsufficientBlocks, InvalidRequest, SequenceExistsElsewhere
-from blockyard.core.ids import BlockId, SequenceHandle, SequenceId, TenantId
+from blockyard.core.ids import BlockHash, BlockId, SequenceHandle, SequenceId, TenantId
 from blockyard.core.kv_events import KvEvents
 from blockyard.core.lease import Lease
 from blockyard.core.prefix_lookup import Hit
@@ -80,12 +80,21 @@ class Sequences:
         Raises:
             InvalidRequest: Hashes and token ids are both given, or the tokens cannot be hashed.
         """
-        if num_tokens < 1:
+        return self._allocator.find(num_tokens, self.hashes_of(num_tokens, told))
+
+    def find_all(self, block_hashes: abc.Sequence[BlockHash]) -> Hit:
+        """The longest cached prefix of the tokens that ``block_hashes`` stand for, as more follow them."""
+        return self._allocator.find(len(block_hashes) * self._config.hash_block_size + 1, block_hashes)
+
+    def hashes_of(self, num_tokens: int | None, told: Told) -> abc.Sequence[BlockHash]:
+        """Those of a prompt's first ``num_tokens`` tokens; None: of all that are told. Raises as `find`."""
+        if num_tokens is None:
+            num_tokens = max(len(told.token_ids), len(told.block_hashes) * self._config.hash_block_size)
+        elif num_tokens < 1:
             raise InvalidRequest.of("num_tokens", "must be at least 1")
         num_hashes = num_tokens // self._config.hash_block_size
         told = told._replace(block_hashes=told.block_hashes[:num_hashes])
-        content = self._contents.hashed(None, num_tokens, told)
-        return self._allocator.find(num_tokens, content.block_hashes)
+        return self._contents.hashed(None, num_tokens, told).block_hashes
 
     def check_content(self, sequence: Sequence, num_tokens: int, told: Told) -> Content:
         """What a call tells of ``sequence``, which has ``num_tokens``. Raises as `ContentReader.read`."""

@@ -39,6 +39,7 @@ def take_snapshot(pool: "Pool") -> dict[str, Any]:
         "sequences": [
             sequence.to_state() for lease in pool.leases.values() for sequence in lease.sequences.values()
         ],
+        "pins": pool.pins.to_state(),
         "tenants": pool.tenants.to_state(),
         "counters": pool.counters.to_state(),
         "hits": pool.hits.to_state(),
@@ -75,6 +76,8 @@ def restore_snapshot(pool_class: type[P], state: dict[str, Any]) -> P:
     pool.sequences.next_handle = state["next_handle"]
     for lease_state in state["leases"]:
         pool.leases.add(Lease.from_state(lease_state, pool.tenants, config.max_replies))
+    if "pins" in state:
+        pool.pins.load(state["pins"], pool.tenants)
     hasher = config.hasher() if any(sequence["chain"] for sequence in state["sequences"]) else None
     for sequence_state in state["sequences"]:
         lease = pool.leases[sequence_state["lease_id"]]

@@ -83,6 +83,9 @@ class Statistics:
         num_free_blocks: In the free queue, with or without content.
         num_held_blocks: Held by at least one sequence or lease.
         num_cached_blocks: With published content, held or free.
+        num_pins: Live ones.
+        num_soft_pinned_blocks: With content that soft pins keep, held or free.
+        num_hard_pinned_blocks: Held by hard pins.
         num_host_blocks: Blocks in host memory, their null block included; None where no group lies there.
         num_free_host_blocks: Of these, those in the free queue.
         usage: Share of the blocks that are held, 0 to 1; the null block does not count.
@@ -103,6 +106,9 @@ class Statistics:
     hit_rate: float | None
     num_sequences: int
     num_leases: int
+    num_pins: int
+    num_soft_pinned_blocks: int
+    num_hard_pinned_blocks: int
     num_workers: int
     num_lost_workers: int
     counters: dict[str, int]

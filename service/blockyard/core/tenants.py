@@ -22,7 +22,8 @@ class Tenant:
         has_quota: Whether somebody has set it.
         num_held_blocks: The device's blocks that its leases hold, each once; kept by `Charges`, and 0 in a
             pool that has none.
-        num_leases, num_sequences: Live ones.
+        num_leases, num_sequences, num_pins: Live ones.
+        num_pinned_hashes: Block hashes that its pins go by.
         replies: Outcomes of its calls without a lease by idempotency key.
     """
 
@@ -31,6 +32,8 @@ class Tenant:
         "name",
         "num_held_blocks",
         "num_leases",
+        "num_pinned_hashes",
+        "num_pins",
         "num_sequences",
         "number",
         "quota",
@@ -45,12 +48,14 @@ class Tenant:
         self.num_held_blocks = 0
         self.num_leases = 0
         self.num_sequences = 0
+        self.num_pins = 0
+        self.num_pinned_hashes = 0
         self.replies = replies
 
     @property
     def is_there(self) -> bool:
-        """Whether it has anything here: a lease or a quota."""
-        return self.has_quota or self.num_leases > 0
+        """Whether it has anything here: a lease, a pin or a quota."""
+        return self.has_quota or self.num_leases > 0 or self.num_pins > 0
 
     @property
     def num_due_blocks(self) -> int:

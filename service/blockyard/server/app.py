@@ -39,6 +39,7 @@ from blockyard.server.journal.figures import JournalFigures
 from blockyard.server.journal.recovery import RecoveryProgress, recover
 from blockyard.server.latency import LatencyWindow
 from blockyard.server.metrics import metrics_route
+from blockyard.server.pin_routes import pin_routes
 from blockyard.server.pool_call_handler import PoolCallHandler, PoolCallHandlers
 from blockyard.server.pool_journal import ALL_POOLS, Commit, LocalJournal, PoolJournal, VolatileJournal
 from blockyard.server.pools import Pools
@@ -147,7 +148,12 @@ class Server:
 
         make_pools = Pools if tracing is None else tracing.pools
         self.pools = make_pools(settings.max_pools, settings.max_pool_blocks, self._pool_journal, self._hub)
-        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
+        tenant_limits = TenantLimits(
+            max_leases=settings.max_leases_per_tenant,
+            max_sequences=settings.max_sequences_per_tenant,
+            max_pins=settings.max_pins_per_tenant,
+            max_pinned_hashes=settings.max_pinned_hashes_per_tenant,
+        )
         self._rooms = WaitingRooms(
             self.pools,
             self._clock,
@@ -158,8 +164,7 @@ class Server:
             max_waiting_bytes=settings.max_waiting_bytes,
             max_waiting_per_tenant=settings.max_waiting_calls_per_tenant,
         )
-        hash_limit = HashLimit(settings.max_hashes_per_call)
-        tenant_limits = TenantLimits(settings.max_leases_per_tenant, settings.max_sequences_per_tenant)
+        hash_limit = HashLimit(settings.max_hashes_per_call, settings.max_prefixes_per_call)
         handlers = PoolCallHandlers(
             lambda call: PoolCallHandler(
                 call,
@@ -216,6 +221,7 @@ class Server:
             plan_routes(self.pools),
             worker_routes(self.pools, self._clock),
             tenant_routes(self.pools, self._clock),
+            pin_routes(self.pools, self._clock, Slices()),
             event_routes(self.pools, self._hub, self.streams),
             health_routes(self._check_ready),
             cluster_routes(None if cluster is None else cluster.report),

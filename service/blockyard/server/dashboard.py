@@ -74,6 +74,7 @@ ASSETS = (
     Asset("pool_charts.js", JAVASCRIPT),
     Asset("pool_details.js", JAVASCRIPT),
     Asset("pool_members.js", JAVASCRIPT),
+    Asset("pool_pins.js", JAVASCRIPT),
     Asset("pool_table.js", JAVASCRIPT),
     Asset("pool_tenants.js", JAVASCRIPT),
     Asset("rows.js", JAVASCRIPT),

@@ -194,6 +194,7 @@ class PoolsCollector(Collector):
         )
         yield self._blocks()
         yield self._host_blocks()
+        yield self._pinned_blocks()
         yield self._workers()
         yield from self._gauges()
         yield from self._counters()
@@ -226,6 +227,17 @@ class PoolsCollector(Collector):
                 blocks.add_metric([name, "null"], 1)
         return blocks
 
+    def _pinned_blocks(self) -> Metric:
+        blocks = GaugeMetricFamily(
+            "blockyard_pool_pinned_blocks",
+            "Blocks that pins keep, by kind: soft ones have cached blocks evicted last, hard ones hold them.",
+            labels=["pool", "kind"],
+        )
+        for name, figures, *_ in self._pools:
+            blocks.add_metric([name, "soft"], figures.num_soft_pinned_blocks)
+            blocks.add_metric([name, "hard"], figures.num_hard_pinned_blocks)
+        return blocks
+
     def _workers(self) -> Metric:
         workers = GaugeMetricFamily(
             "blockyard_pool_workers",
@@ -242,6 +254,7 @@ class PoolsCollector(Collector):
         usage = _gauge("usage_ratio", "Share of the blocks that are held, 0 to 1.")
         sequences = _gauge("sequences", "Live sequences.")
         leases = _gauge("leases", "Live leases.")
+        pins = _gauge("pins", "Live pins.")
         epoch = _gauge("epoch", "Rises when the pool's cached blocks are lost with a worker's memory.")
         hit_ratio = _gauge(
             "prefix_hit_ratio",
@@ -254,10 +267,11 @@ class PoolsCollector(Collector):
             usage.add_metric(label, figures.usage)
             sequences.add_metric(label, figures.num_sequences)
             leases.add_metric(label, figures.num_leases)
+            pins.add_metric(label, figures.num_pins)
             epoch.add_metric(label, figures.epoch)
             if figures.hit_rate is not None:
                 hit_ratio.add_metric(label, figures.hit_rate)
-        yield from (cached, usage, sequences, leases, epoch, hit_ratio)
+        yield from (cached, usage, sequences, leases, pins, epoch, hit_ratio)
 
     def _counters(self) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily] = {}

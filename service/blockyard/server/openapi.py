@@ -20,7 +20,6 @@ from blockyard.server.idempotency_key import IDEMPOTENCY_KEY
 from blockyard.server.media import JSON, MSGPACK
 from blockyard.server.pool_calls import POOL_CALLS, PoolCall
 from blockyard.server.refusals import TO_STRANGERS, refusals, responses
-from blockyard.server.schemas import PoolBody
 
 SCHEME = "bearer"
 
@@ -135,7 +134,7 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
     media = [JSON, MSGPACK] if call.is_hot else [JSON]
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in ("pool", "lease_id")
+        for name in ("pool", "lease_id", "pin_id")
         if f"{{{name}}}" in f"{{pool}}{call.path}"
     ]
     if call.command is not None and call.method == "POST":
@@ -143,12 +142,15 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
     return {
         "tags": [_tag(call)],
         "summary": call.summary,
-        "operationId": call.path.strip("/").replace("/", "_").replace("{lease_id}", "one")
+        "operationId": call.path.strip("/")
+        .replace("/", "_")
+        .replace("{lease_id}", "one")
+        .replace("{pin_id}", "one")
         + "_"
         + call.method.lower(),
         "parameters": parameters,
         "requestBody": {
-            "required": call.body is not PoolBody,
+            "required": not call.body_is_optional,
             "content": {name: {"schema": body} for name in media},
         },
         "responses": {
@@ -163,4 +165,9 @@ def _operation(call: PoolCall, body: dict[str, Any], reply: dict[str, Any]) -> d
 
 def _tag(call: PoolCall) -> str:
     first = call.path.split("/")[1]
-    return {"leases": "leases", "blocks": "raw blocks", "reset_prefix_cache": "pools"}.get(first, "sequences")
+    return {
+        "leases": "leases",
+        "pins": "pins",
+        "blocks": "raw blocks",
+        "reset_prefix_cache": "pools",
+    }.get(first, "sequences")

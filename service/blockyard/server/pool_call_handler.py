@@ -12,18 +12,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from blockyard.core.errors import InvalidRequest
+from blockyard.core.errors import InvalidRequest, PoolNotFound
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
-from blockyard.core.replies import Found, LeaseGranted, Reply
+from blockyard.core.replies import Found, LeaseGranted, Pinned, Reply
 from blockyard.server.access.principal import PRINCIPAL_KEY
 from blockyard.server.clock import Clock
 from blockyard.server.hash_limit import HashLimit
 from blockyard.server.idempotency_key import once
 from blockyard.server.media import Answer, BodyReader, Headers, ReplyWriter, wants_msgpack
-from blockyard.server.pool_calls import POOL_CALLS, PoolCall
+from blockyard.server.pool_calls import POOL_CALLS, MakeLook, PoolCall
 from blockyard.server.pools import Pools
 from blockyard.server.schemas import LookupBody, PoolBody, WaitingBody
+from blockyard.server.slices import Slices
 from blockyard.server.tenant_limits import TenantLimits
 from blockyard.server.waiting_rooms import HasToWait, WaitingRooms
 
@@ -53,6 +54,7 @@ class PoolCallHandler:
         "_pools",
         "_reader",
         "_rooms",
+        "_slices",
         "_tenant_limits",
         "_writer",
         "path_format",
@@ -75,11 +77,12 @@ class PoolCallHandler:
         self._clock = clock
         self._hash_limit = hash_limit
         self._tenant_limits = tenant_limits
+        self._slices = Slices()
         self._reader: BodyReader[PoolBody] = BodyReader(
             call.body, takes_msgpack=call.is_hot, check_faults=hash_limit.check_faults
         )
         self._writer: ReplyWriter[Reply] = ReplyWriter(call.reply)
-        self._body_is_optional = call.body is PoolBody
+        self._body_is_optional = call.body_is_optional
 
     async def endpoint(self, request: Request) -> Response:
         """The call as a Starlette endpoint."""
@@ -90,6 +93,10 @@ class PoolCallHandler:
             raise InvalidRequest.of("query", "this route takes no query parameters")
         tenant = scope[PRINCIPAL_KEY].tenant
         headers = dict(scope["headers"])
+        if self._call.look is not None:
+            return (
+                await self._look(self._call.look, request.path_params["pool"], raw, headers, tenant)
+            ).response()
         try:
             answer = self.answer(scope["path"], request.path_params, headers, raw, tenant)
         except HasToWait as late:
@@ -114,11 +121,7 @@ class PoolCallHandler:
             HasToWait: It may wait for blocks, and has to.
         """
         call = self._call
-        if not raw and self._body_is_optional:
-            raw = b"{}"
-        body = self._reader.read(raw, headers)
-        if not self._hash_limit.allows_any_of(len(raw)):  # most need not be counted
-            self._hash_limit.check(body)
+        body = self._read(raw, headers)
         name = path_params["pool"]
         reply: Reply
         if call.command is None:
@@ -131,9 +134,29 @@ class PoolCallHandler:
                 reply = self._rooms.apply_or_wait(name, command, body.wait_ms)
             else:
                 reply = self._pools.apply(name, command, self._clock.now_ms())
-            if isinstance(reply, LeaseGranted):
+            if isinstance(reply, (LeaseGranted, Pinned)):
                 reply = replace(reply, expires_at_ms=self._clock.real_ms(reply.expires_at_ms))
         return self._written(reply, headers)
+
+    async def _look(
+        self, look: MakeLook, name: str, raw: bytes, headers: Headers, tenant: TenantId
+    ) -> Answer:
+        """Take a look at the pool of this name, in slices."""
+        body = self._read(raw, headers)
+        self._hash_limit.check_prefixes(body)
+        pool = self._pools.get(name)
+        reply, _ = await self._slices.run(look(pool, body, tenant))
+        if self._pools.find(name) is not pool:
+            raise PoolNotFound(f"pool {name!r} was deleted in the meantime")
+        return self._written(reply, headers)
+
+    def _read(self, raw: bytes, headers: Headers) -> PoolBody:
+        if not raw and self._body_is_optional:
+            raw = b"{}"
+        body = self._reader.read(raw, headers)
+        if not self._hash_limit.allows_any_of(len(raw)):  # most need not be counted
+            self._hash_limit.check(body)
+        return body
 
     def _written(self, reply: Reply, headers: Headers) -> Answer:
         call = self._call

@@ -4,7 +4,7 @@ One table, from which come the routes that serve them and their part of the Open
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -17,17 +17,26 @@ from blockyard.core.errors import (
     LeaseExpired,
     LimitExceeded,
     NotOwner,
+    PinNotFound,
     PoolNotFound,
+    PrefixNotCached,
     QuotaExceeded,
     SequenceExistsElsewhere,
     SequenceNotFound,
     StaleEpoch,
 )
-from blockyard.core.ids import LeaseId, TenantId
+from blockyard.core.ids import LeaseId, PinId, TenantId
+from blockyard.core.pool import Pool
 from blockyard.server import schemas
+from blockyard.server.pin_bodies import CreatePinBody, RenewPinBody
+from blockyard.server.prefix_bodies import PrefixesBody
+from blockyard.server.prefix_look import look_for_prefixes
 
 MakeCommand: TypeAlias = Callable[[Any, Mapping[str, Any], TenantId], ask.PoolCommand]
 """From a body, the path's variable parts by their names, and whose the command is."""
+
+MakeLook: TypeAlias = Callable[[Pool, Any, TenantId], Generator[None, None, tell.Reply]]
+"""From a pool, a body and whose the call is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,8 @@ class PoolCall:
         body: What it reads.
         reply: What it answers.
         summary: One line for the OpenAPI document.
-        command: Makes the pool's command; None for `lookup`, which is none.
+        command: Makes the pool's command; None for those that are none.
+        look: Of those, makes a look that is taken in slices; None for `lookup`, which is one slice.
         status: Of success.
         is_hot: Whether schedulers wait for it: then bodies may be msgpack.
         method: HTTP method.
@@ -51,13 +61,20 @@ class PoolCall:
     reply: type[tell.Reply]
     summary: str
     command: MakeCommand | None
+    look: MakeLook | None = None
     status: int = 200
     is_hot: bool = False
     method: str = "POST"
     refusals: tuple[type[BlockyardError], ...]
 
+    @property
+    def body_is_optional(self) -> bool:
+        """Whether nothing need be said in it."""
+        return not any(field.is_required() for field in self.body.model_fields.values())
+
 
 OF_A_POOL = (PoolNotFound, StaleEpoch)
+OF_A_PIN = (*OF_A_POOL, PinNotFound)
 UNDER_A_LEASE = (*OF_A_POOL, LeaseExpired)
 
 
@@ -87,6 +104,18 @@ def _reset_prefix_cache(
     body: schemas.PoolBody, _: Mapping[str, Any], tenant: TenantId
 ) -> ask.ResetPrefixCache:
     return ask.ResetPrefixCache(tenant=tenant, epoch=body.epoch)
+
+
+def _create_pin(body: CreatePinBody, _: Mapping[str, Any], tenant: TenantId) -> ask.CreatePin:
+    return body.command(PinId(secrets.token_hex(16)), tenant)
+
+
+def _renew_pin(body: RenewPinBody, path: Mapping[str, Any], tenant: TenantId) -> ask.RenewPin:
+    return ask.RenewPin(tenant=tenant, pin_id=PinId(path["pin_id"]), ttl_ms=body.ttl_ms, epoch=body.epoch)
+
+
+def _delete_pin(body: schemas.PoolBody, path: Mapping[str, Any], tenant: TenantId) -> ask.DeletePin:
+    return ask.DeletePin(tenant=tenant, pin_id=PinId(path["pin_id"]), epoch=body.epoch)
 
 
 POOL_CALLS = (
@@ -155,6 +184,42 @@ POOL_CALLS = (
         command=None,
         is_hot=True,
         refusals=(*OF_A_POOL, LimitExceeded),
+    ),
+    PoolCall(
+        path="/prefixes",
+        body=PrefixesBody,
+        reply=tell.PrefixesFound,
+        summary="Find out how much of each of many prefixes is cached, all of their full blocks; changes "
+        "nothing.",
+        command=None,
+        look=look_for_prefixes,
+        refusals=(*OF_A_POOL, LimitExceeded),
+    ),
+    PoolCall(
+        path="/pins",
+        body=CreatePinBody,
+        reply=tell.Pinned,
+        summary="Keep a prefix: have its blocks evicted last, or hold them.",
+        command=_create_pin,
+        status=201,
+        refusals=(*OF_A_POOL, PrefixNotCached, InsufficientBlocks, QuotaExceeded, LimitExceeded),
+    ),
+    PoolCall(
+        path="/pins/{pin_id}/renew",
+        body=RenewPinBody,
+        reply=tell.Pinned,
+        summary="Start a pin's time anew.",
+        command=_renew_pin,
+        refusals=OF_A_PIN,
+    ),
+    PoolCall(
+        path="/pins/{pin_id}",
+        body=schemas.PoolBody,
+        reply=tell.Unpinned,
+        summary="End a pin.",
+        command=_delete_pin,
+        method="DELETE",
+        refusals=OF_A_PIN,
     ),
     PoolCall(
         path="/leases",

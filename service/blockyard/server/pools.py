@@ -262,13 +262,14 @@ class Pools:
         return owned
 
     def expire(self, now_ms: int) -> list[tuple[str, LeasesExpired]]:
-        """End every lease that has run out; the pools concerned, and what came back."""
+        """End every lease and pin that has run out; the pools concerned, and what came back."""
         expired = []
         for name, pool in self:
-            if pool.leases.next_expiry_ms is not None and pool.leases.next_expiry_ms <= now_ms:
+            next_expiry_ms = pool.next_expiry_ms
+            if next_expiry_ms is not None and next_expiry_ms <= now_ms:
                 reply = self.apply(name, ExpireLeases(), now_ms)
                 assert isinstance(reply, LeasesExpired)
-                if reply.lease_ids:
+                if reply.lease_ids or reply.pin_ids:
                     expired.append((name, reply))
         return expired
 

@@ -66,6 +66,8 @@ Handles = Annotated[list[Handle], Field(fail_fast=True), WrapValidator(_read_col
 Counts = Annotated[list[Count], Field(fail_fast=True), WrapValidator(_read_column)]
 PositiveCounts = Annotated[list[PositiveCount], Field(fail_fast=True), WrapValidator(_read_positive_column)]
 
+TtlMs = Annotated[int, Field(ge=1, le=7 * 24 * 3600 * 1000, description="Time that it lasts unless renewed.")]
+
 BlockHashes = Annotated[list[BlockHashField], Field(max_length=MAX_TOKENS, fail_fast=True)]
 TokenIds = Annotated[list[TokenId], Field(max_length=MAX_TOKENS, fail_fast=True)]
 
@@ -197,9 +199,7 @@ class CreateLease(PoolBody):
     """A lease to open."""
 
     holder: Name = Field(description="Who holds it, for people: a host and a process, say.")
-    ttl_ms: Annotated[int, Field(ge=1, le=7 * 24 * 3600 * 1000)] = Field(
-        description="Time that it lasts unless renewed."
-    )
+    ttl_ms: TtlMs
 
 
 class LookupBody(ContentBody, PoolBody):

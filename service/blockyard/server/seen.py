@@ -13,6 +13,7 @@ from blockyard.core.pool import Pool
 from blockyard.core.statistics import Statistics
 from blockyard.core.workers import Worker
 from blockyard.server.latency import CallLatency
+from blockyard.server.seen_pins import SeenPin, see_pins
 from blockyard.server.seen_tenants import SeenTenants
 from blockyard.server.watch_messages import ChosenPool, Figures, WatchedLease, WatchedPool
 from blockyard.server.worker_routes import WorkerReply
@@ -29,6 +30,7 @@ class SeenPool:
         name: Its own.
         stats: Its figures.
         leases: Each with the time at which it runs out.
+        pins: Those that are told of.
         tenants: Where any has a name.
         workers: Each with whether it is lost; lost ones first.
     """
@@ -36,6 +38,7 @@ class SeenPool:
     name: str
     stats: Statistics
     leases: list[tuple[Holder, int]]
+    pins: list[SeenPin]
     tenants: SeenTenants
     workers: list[tuple[Worker, bool]]
 
@@ -50,6 +53,7 @@ class SeenPool:
         return cls(
             name=name,
             stats=pool.statistics(now_ms),
+            pins=see_pins(pool),
             tenants=tenants,
             leases=[(holding, lease.expires_at_ms) for holding, lease in leases if lease is not None],
             workers=[(dataclasses.replace(worker), is_lost) for worker, is_lost in workers[:MAX_WORKERS]],
@@ -71,6 +75,7 @@ class SeenPool:
                 )
                 for holding, expires_at_ms in self.leases
             ],
+            pins=[pin.message(now_ms) for pin in self.pins],
             num_tenants=self.tenants.num_named,
             tenants=self.tenants.told,
             workers=[WorkerReply.of(worker, now_ms, is_lost=is_lost) for worker, is_lost in self.workers],

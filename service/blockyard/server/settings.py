@@ -22,6 +22,8 @@ NODE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MAX_TOKENS = 2**20
 """Most token ids, embeddings or block hashes in one list: a million, hashed in a tenth of a second."""
 
+MAX_PREFIXES = 2**16
+"""Most prefixes that any server looks for in one call."""
 
 MAX_WAIT_MS = 3_600_000
 """Longest time that any server lets a call wait: an hour."""
@@ -179,10 +181,17 @@ class Settings:
         at_least=1,
         at_most=MAX_TOKENS,
     )
+    max_prefixes_per_call: int = setting(
+        1_024, "Prefixes that one call may ask about.", at_least=1, at_most=MAX_PREFIXES
+    )
     max_pools: int = setting(1_024, "Most pools at a time.", at_least=1)
     max_pool_blocks: int = setting(8_388_608, "Most blocks of one pool.", at_least=1)
     max_leases_per_tenant: int = setting(10_000, "Leases of one tenant in one pool.", at_least=1)
     max_sequences_per_tenant: int = setting(100_000, "Live sequences of one tenant in one pool.", at_least=1)
+    max_pins_per_tenant: int = setting(1_000, "Pins of one tenant in one pool.", at_least=0)
+    max_pinned_hashes_per_tenant: int = setting(
+        262_144, "Block hashes that the soft ones of them go by, together.", at_least=0
+    )
     max_waiting_calls: int = setting(1_024, "Calls that wait for blocks at a time.", at_least=0)
     max_waiting_calls_per_tenant: int = setting(
         256, "The same of one tenant, so that it leaves room for others.", at_least=0

@@ -1,8 +1,8 @@
-"""How many leases and sequences a tenant may have in a pool: checked before the pool is asked."""
+"""How many leases, sequences and pins a tenant may have in a pool: checked before the pool is asked."""
 
 from dataclasses import dataclass
 
-from blockyard.core.commands import Allocate, Command, CreateLease, Fork, Step, unkeyed
+from blockyard.core.commands import Allocate, Command, CreateLease, CreatePin, Fork, Step, unkeyed
 from blockyard.core.errors import LimitExceeded
 from blockyard.core.pool import Pool
 
@@ -13,6 +13,8 @@ class TenantLimits:
 
     max_leases: int
     max_sequences: int
+    max_pins: int
+    max_pinned_hashes: int
 
     def check(self, pool: Pool, command: Command) -> None:
         """Refuse what would be one too many; what was done before is no new one.
@@ -21,6 +23,10 @@ class TenantLimits:
             LimitExceeded: It would.
         """
         asked = unkeyed(command)
+        if isinstance(asked, CreatePin):
+            if not pool.remembers(command):
+                self._check_pin(pool, asked)
+            return
         tenant = pool.tenants.find(asked.tenant)
         if tenant is None:
             return
@@ -48,3 +54,21 @@ class TenantLimits:
                 self.max_sequences,
                 f"the tenant has {tenant.num_sequences} sequences: free some first",
             )
+
+    def _check_pin(self, pool: Pool, asked: CreatePin) -> None:
+        """Refuse a pin that would be one too many, or whose hashes would be."""
+        tenant = pool.tenants.find(asked.tenant)
+        num_pins = 0 if tenant is None else tenant.num_pins
+        num_hashes = 0 if tenant is None else tenant.num_pinned_hashes
+        if num_pins >= self.max_pins:
+            raise LimitExceeded.of(
+                "max_pins_per_tenant", self.max_pins, f"the tenant has {num_pins} pins: end one first"
+            )
+        if not asked.hard:
+            num_hashes += max(len(asked.block_hashes), len(asked.token_ids) // pool.config.hash_block_size)
+            if num_hashes > self.max_pinned_hashes:
+                raise LimitExceeded.of(
+                    "max_pinned_hashes_per_tenant",
+                    self.max_pinned_hashes,
+                    f"the tenant's soft pins would go by {num_hashes} hashes: end one first, or pin less",
+                )

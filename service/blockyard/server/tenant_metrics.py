@@ -17,7 +17,9 @@ def read_tenants(pools: Pools, name: str, pool: Pool) -> list[TenantReply]:
 
 def tenant_metrics(pools: Iterable[tuple[str, list[TenantReply]]]) -> Iterator[Metric]:
     """The families over all ``pools``, each by its name with its tenants."""
-    held = _gauge("tenant_held_blocks", "Blocks that the tenant's leases hold, each counted once.")
+    held = _gauge(
+        "tenant_held_blocks", "Blocks that the tenant's leases and hard pins hold, each counted once."
+    )
     guaranteed = _gauge("tenant_guaranteed_blocks", "Blocks that the tenant can always hold.")
     most = _gauge("tenant_max_blocks", "Blocks that the tenant never holds more than; absent for no bound.")
     leases = _gauge("tenant_leases", "Live leases of the tenant.")

@@ -49,6 +49,7 @@ class TenantReply(BaseModel):
     num_held_blocks: int
     num_leases: int
     num_sequences: int
+    num_pins: int
     num_waiting: int = Field(description="Calls that wait for blocks.")
 
     @classmethod
@@ -60,7 +61,7 @@ class TenantReply(BaseModel):
 
 
 class TenantsReply(BaseModel):
-    """The tenants that have a lease or a quota, or the caller alone, by name."""
+    """The tenants that have a lease, a pin or a quota, or the caller alone, by name."""
 
     epoch: int
     tenants: list[TenantReply]
@@ -96,7 +97,7 @@ def tenant_routes(pools: Pools, clock: Clock) -> APIRouter:
         found, name = pools.get(pool), TenantId(tenant)
         known = found.tenants.find(name) if principal.sees_all else None
         if name != principal.tenant and (known is None or not known.is_there):
-            raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, and no quota")
+            raise TenantNotFound(f"there is no tenant {tenant!r} here: it has no lease, no pin and no quota")
         return TenantReply.of(pools, pool, found, name)
 
     @router.put(

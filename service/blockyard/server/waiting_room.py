@@ -1,9 +1,9 @@
 """Those who wait for blocks of a pool: a call that would be refused for want of them waits for its turn.
 
 Whoever is next, and cannot be given what it needs yet, has the free blocks up to that reserved: others that
-come, and new sequences of those that do not wait, leave them; running sequences go on, so that they end, also
-where they wait. What is guaranteed to a tenant is given to it whoever else waits. So each waiter is served,
-as long as what is held is given back.
+come, and new sequences and hard pins of those that do not wait, leave them; running sequences go on, so that
+they end, also where they wait. What is guaranteed to a tenant is given to it whoever else waits. So each
+waiter is served, as long as what is held is given back.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from blockyard.core.commands import Allocate, AllocateBlocks, Command, Idempotent, Step, unkeyed
+from blockyard.core.commands import Allocate, AllocateBlocks, Command, CreatePin, Idempotent, Step, unkeyed
 from blockyard.core.errors import BlockyardError, InsufficientBlocks, QuotaExceeded
 from blockyard.core.ids import TenantId
 from blockyard.core.pool import Pool
@@ -108,7 +108,7 @@ class WaitingRoom:
     def leaving_reserved(self, command: Command) -> Command:
         """``command``, of somebody who does not wait, so that it leaves what is reserved."""
         asked = unkeyed(command)
-        if not self._num_reserved or not isinstance(asked, (Allocate, AllocateBlocks, Step)):
+        if not self._num_reserved or not isinstance(asked, (Allocate, AllocateBlocks, CreatePin, Step)):
             return command
         asked = replace(asked, num_reserved_blocks=self._num_reserved)
         return replace(command, command=asked) if isinstance(command, Idempotent) else asked

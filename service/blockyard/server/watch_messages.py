@@ -29,12 +29,26 @@ class WatchedLease(BaseModel):
     expires_in_ms: int = Field(description="From the message on, unless it is renewed.")
 
 
+class WatchedPin(BaseModel):
+    """A pin: one that is hard holds blocks, of all groups; a soft one has blocks evicted last."""
+
+    pin_id: str
+    tenant: str = Field(description="Whose it is; empty for nobody's in particular.")
+    hard: bool
+    num_tokens: int
+    num_held_blocks: int
+    expires_in_ms: int = Field(description="From the message on, unless it is renewed.")
+
+
 class ChosenPool(WatchedPool):
     """The pool that was asked for by name."""
 
     leases: list[WatchedLease] = Field(
         description="Those that hold the most blocks, the largest first. In a large pool they are counted "
         "every few seconds; `stats` says how many leases there are."
+    )
+    pins: list[WatchedPin] = Field(
+        description="Those that hold the most blocks, then the longest; `stats` says how many there are."
     )
     num_tenants: int = Field(description="That have a name.")
     tenants: list[TenantReply] = Field(

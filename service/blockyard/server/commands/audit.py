@@ -82,5 +82,10 @@ def _print(pool: str, audit: Audit) -> None:
                 for holder in audit.holders
             ],
         )
+    if audit.pins:
+        print_rows(
+            ["hard pin", "tenant", "blocks"],
+            [(pin.pin_id, pin.tenant or "-", f"{pin.num_blocks:,}") for pin in audit.pins],
+        )
     for problem in audit.problems:
         click.echo(f"problem: {problem}")

@@ -36,6 +36,7 @@ SUBCOMMANDS = {
     "stats": Subcommand("stats", "Show a pool's figures."),
     "top": Subcommand("top.command", "Watch a server's pools, or one of them, in the terminal."),
     "quota": Subcommand("quota", "Show and set what a pool's tenants may hold."),
+    "pins": Subcommand("pins", "List what is pinned in a pool."),
     "audit": Subcommand("audit", "Recount a pool from its block tables."),
     "cluster": Subcommand("cluster.group", "Try a cluster out on this machine, and look at one."),
     "curve-key": Subcommand("curve_key", "Make a pair of keys for following events over ZeroMQ."),

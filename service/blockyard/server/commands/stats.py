@@ -41,6 +41,9 @@ def _facts(stats: Statistics) -> Iterator[tuple[str, str]]:
     yield "hit rate", percent(stats.hit_rate)
     yield "sequences", f"{stats.num_sequences:,}"
     yield "leases", f"{stats.num_leases:,}"
+    if stats.num_pins:
+        soft, hard = stats.num_soft_pinned_blocks, stats.num_hard_pinned_blocks
+        yield "pins", f"{stats.num_pins:,}, {soft:,} blocks evicted last, {hard:,} held"
     lost = f", {stats.num_lost_workers:,} lost" if stats.num_lost_workers else ""
     yield "workers", f"{stats.num_workers:,}{lost}"
     for name, value in stats.counters.items():

@@ -1,7 +1,8 @@
-// Who holds the chosen pool's blocks, and which workers hold its memory.
+// Who holds the chosen pool's blocks, what is pinned, and which workers hold its memory.
 
 import { at, setText } from "./dom.js";
 import { count, duration, partOf } from "./figures.js";
+import { PoolPins } from "./pool_pins.js";
 import { PoolTenants } from "./pool_tenants.js";
 import { Rows } from "./rows.js";
 
@@ -19,6 +20,7 @@ export class PoolMembers {
     { text: (lease) => count(lease.num_blocks), isNumber: true },
     { text: (lease) => this.#expiry(lease), isNumber: true },
   ]);
+  #pins = new PoolPins((pin) => this.#expiry(pin));
   #tenants = new PoolTenants();
   #workers = new Rows(at("workers"), (worker) => worker.worker_id, [
     { text: (worker) => worker.worker_id, title: (worker) => worker.worker_id },
@@ -39,6 +41,7 @@ export class PoolMembers {
   show() {
     const { leases = [], workers = [], stats } = this.#chosen ?? {};
     this.#tenants.show(this.#chosen);
+    this.#pins.show(this.#chosen);
     this.#leases.show(leases);
     this.#workers.show(workers);
     setText(at("leases-note"), partOf(leases.length, stats?.num_leases ?? 0, "lease", "those with the most blocks"));
@@ -49,8 +52,8 @@ export class PoolMembers {
     return performance.now() - this.#heardAt;
   }
 
-  #expiry(lease) {
-    const left = lease.expires_in_ms - this.#age();
+  #expiry(entry) {
+    const left = entry.expires_in_ms - this.#age();
     return left > 0 ? `in ${duration(left)}` : "now";
   }
 }
