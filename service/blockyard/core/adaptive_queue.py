@@ -38,8 +38,8 @@ from blockyard.core.packing import pack_long_vector, pack_vector, unpack_long_ve
 from blockyard.core.remembered_counts import RememberedCounts
 from blockyard.core.weight_trial import WeightTrial
 
-_REMEMBERED_EVERY: Final = 6
-_UNREMEMBERED: Final = 2
+REMEMBERED_EVERY: Final = 6
+UNREMEMBERED: Final = 2
 """Blocks behind the last one that is remembered, taken for known as well: about so many are."""
 _NEVER: Final = 2**62
 
@@ -144,7 +144,7 @@ class AdaptiveQueue(FreeQueue):
             last -= 1
         num_known = 0
         if last >= 0:
-            num_known = min(last + 1 + _UNREMEMBERED, len(counts))
+            num_known = min(last + 1 + UNREMEMBERED, len(counts))
             counts[last:num_known] = [counts[last]] * (num_known - last)
         level_of_run = run_level(max(len(blocks) - num_known, 1))
         most = NUM_GRADES // NUM_RUN_LEVELS
@@ -163,9 +163,9 @@ class AdaptiveQueue(FreeQueue):
             known[blocks[at]] = (count << 8) | grade_of(min(count_level(count), most), level_of_run)
         self._trial.note_used(marks, level_of_run, self._now)
 
-    def note_all_forgotten(self) -> None:
+    def note_all_forgotten(self, further: list[BlockId]) -> None:
         """See `FreeQueue.note_all_forgotten`. The blocks keep their order."""
-        blocks = list(self)
+        blocks = [*self, *further]
         for sentinel in (NULL_BLOCK, *range(self._num_blocks, len(self._next))):
             self._next[sentinel] = self._prev[sentinel] = sentinel
         self._num_free = 0
@@ -210,7 +210,7 @@ class AdaptiveQueue(FreeQueue):
             ring, its_worth, limit = self._lowest_ring(first)
             block = following[ring]
             while True:
-                if block % _REMEMBERED_EVERY == 0 or freed_at[block] != evicted_at:
+                if block % REMEMBERED_EVERY == 0 or freed_at[block] != evicted_at:
                     remembered.append(block)
                 evicted_at = freed_at[block]
                 evicted.append(block)

@@ -328,9 +328,7 @@ class BlockStore:
         self.running_states.clear()
         self.states_to_copy.clear()
         self.num_cached_blocks = 0
-        if self.soft_pins is not None:
-            self.queue.append(self.soft_pins.clear())
-        self.queue.note_all_forgotten()
+        self.queue.note_all_forgotten([] if self.soft_pins is None else self.soft_pins.clear())
         if self.events is not None:
             self.events.cleared()
         self.residency.note_all_forgotten()
