@@ -92,6 +92,12 @@ class NaiveAdaptive(NaiveBlocks):
         return mark
 
     def release(self, blocks: Sequence[BlockId]) -> int:
+        """Each comes to be as well known as what is behind it, which may be found behind another as well."""
+        cached = [block for block in blocks if self.is_cached(block)]
+        for at, block in enumerate(cached):
+            behind = [self.known[each] for each in cached[: at + 1]]
+            level, run = max(each.level for each in behind), max(each.run for each in behind)
+            self.known[block] = self.known[block]._replace(level=level, run=run)
         self.freed_at.update(dict.fromkeys(blocks, self.now))
         return super().release(blocks)
 

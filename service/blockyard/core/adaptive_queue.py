@@ -163,6 +163,23 @@ class AdaptiveQueue(FreeQueue):
             known[blocks[at]] = (count << 8) | grade_of(min(count_level(count), most), level_of_run)
         self._trial.note_used(marks, level_of_run, self._now)
 
+    def note_released(self, blocks: list[BlockId]) -> None:
+        """See `FreeQueue.note_released`. Each comes to be as well known as what is behind it.
+
+        What is behind it may have been found behind another block of the same content, which may go earlier.
+        """
+        hashes, known = self._hashes, self._known
+        level: i64 = 0
+        level_of_run: i64 = 0
+        block: i64
+        for block in blocks:
+            if hashes[block] is None:
+                continue
+            own = known[block]
+            level = max(level, (own & 0xFF) // NUM_RUN_LEVELS)
+            level_of_run = max(level_of_run, (own & 0xFF) % NUM_RUN_LEVELS)
+            known[block] = (own & ~0xFF) | (level * NUM_RUN_LEVELS + level_of_run)
+
     def note_all_forgotten(self, further: list[BlockId]) -> None:
         """See `FreeQueue.note_all_forgotten`. The blocks keep their order."""
         blocks = [*self, *further]

@@ -230,6 +230,7 @@ class BlockStore:
             How many blocks became free.
         """
         counts, hashes = self.reference_counts, self.hashes
+        self.queue.note_released(blocks)
         empty: list[BlockId] = []
         cached: list[BlockId] = []
         block: i64

@@ -84,6 +84,9 @@ class FreeQueue:
     ) -> None:
         """``blocks`` become hits, each for its hash, behind ``parent``; null where none comes before them."""
 
+    def note_released(self, blocks: list[BlockId]) -> None:
+        """``blocks``, each behind those after it, are held once less from now on; nulls are no blocks."""
+
     def note_all_forgotten(self, further: list[BlockId]) -> None:
         """No block has content any more. ``further`` ones, free from now on, come behind all others."""
         self._link(self._prev[NULL_BLOCK], further, NULL_BLOCK)
