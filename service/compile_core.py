@@ -16,6 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
+    "adaptive_queue",
     "allocator",
     "arithmetic",
     "block_store",
@@ -25,6 +26,7 @@ MODULES = (
     "content",
     "forks",
     "free_queue",
+    "grade",
     "headroom",
     "histogram",
     "kinds/__init__",
@@ -38,10 +40,12 @@ MODULES = (
     "kv_batch",
     "kv_events",
     "lease",
+    "marks",
     "packing",
     "prefix_index",
     "prefix_lookup",
     "reply_memory",
+    "remembered_counts",
     "residency",
     "retention",
     "sequence",
@@ -49,6 +53,7 @@ MODULES = (
     "soft_pins",
     "step",
     "tenants",
+    "weight_trial",
 )
 """Of the core: where a call spends its time. Commands, replies and what else goes over the wire stay Python,
 as the libraries that read and write these look into their classes; so does what checks a value's type, and
