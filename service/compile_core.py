@@ -46,6 +46,7 @@ MODULES = (
     "prefix_lookup",
     "remembered_counts",
     "reply_memory",
+    "remembered_counts",
     "residency",
     "retention",
     "sequence",

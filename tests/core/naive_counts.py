@@ -1,10 +1,7 @@
 """Remembered counts without shortcuts: a list of records, searched from its end."""
 
-MARK_MASK = 2**57 - 1
-"""So much of a mark a record keeps."""
-
-MAX_CHAIN = 8
-"""Records that are found of those in one slot: the newest ones."""
+NUM_TAG_BITS = 32
+"""Of a mark, those that are kept beside the ones that say which slot is its."""
 
 
 class NaiveCounts:
@@ -12,14 +9,16 @@ class NaiveCounts:
 
     def __init__(self, max_records: int) -> None:
         self.max_records = max_records
-        self.num_slots = 1 << (max_records - 1).bit_length()
+        self.num_slot_bits = max_records.bit_length()
         self.records: list[tuple[int, int]] = []
 
     def keep(self, mark: int, count: int) -> None:
-        self.records = [*self.records, (mark & MARK_MASK, count)][-self.max_records :]
+        self.records = [*self.records, (mark, count)][-self.max_records :]
 
     def recall(self, mark: int) -> int:
-        """The newest count; 0 where none is found."""
-        in_slot = [each for each in self.records if (each[0] - mark) % self.num_slots == 0]
-        found = [count for own, count in in_slot[-MAX_CHAIN:] if own == mark & MARK_MASK]
-        return found[-1] if found else 0
+        """That of the newest record of its slot, if that is its own; else 0."""
+        for own, count in reversed(self.records):
+            if (own - mark) % 2**self.num_slot_bits == 0:
+                is_own = (own - mark) % 2 ** (self.num_slot_bits + NUM_TAG_BITS) == 0
+                return count if is_own else 0
+        return 0

@@ -8,7 +8,7 @@ the first one of some ring. With a weight of nothing that is least recently used
     ring of grade 0     freed at 90, 93, 97        worth 0       scores from 90 on
     ring of grade 8     freed at 60, 61, 99        worth 40      scores from 100 on
 
-Counts outlive the blocks: of those that are evicted, every sixth and each that begins a run is remembered.
+Counts outlive the blocks: of those that are evicted, every eighth and each that begins a run is remembered.
 When content comes back, all that stands before what is remembered of it came with it, and is as well known.
 """
 
@@ -38,9 +38,9 @@ from blockyard.core.packing import pack_long_vector, pack_vector, unpack_long_ve
 from blockyard.core.remembered_counts import RememberedCounts
 from blockyard.core.weight_trial import WeightTrial
 
-REMEMBERED_EVERY: Final = 6
+REMEMBERED_EVERY: Final = 8
 UNREMEMBERED: Final = 2
-"""Blocks behind the last one that is remembered, taken for known as well: about so many are."""
+"""Blocks behind the last one that is remembered, taken for known as well, as some are."""
 _NEVER: Final = 2**62
 
 
@@ -138,14 +138,10 @@ class AdaptiveQueue(FreeQueue):
     ) -> None:
         """See `FreeQueue.note_published`. No block is better known than what it stands behind."""
         marks = marks_of(block_hashes)
-        counts = self._remembered.recall(marks)
-        last = len(counts) - 1
-        while last >= 0 and not counts[last]:
-            last -= 1
+        num_remembered = self._remembered.num_known(marks)
         num_known = 0
-        if last >= 0:
-            num_known = min(last + 1 + UNREMEMBERED, len(counts))
-            counts[last:num_known] = [counts[last]] * (num_known - last)
+        if num_remembered:
+            num_known = min(num_remembered + UNREMEMBERED, len(blocks))
         level_of_run = run_level(max(len(blocks) - num_known, 1))
         most = NUM_GRADES // NUM_RUN_LEVELS
         if self._hashes[parent] is not None:
@@ -155,11 +151,12 @@ class AdaptiveQueue(FreeQueue):
         known = self._known
         new: i64 = (1 << 8) | grade_of(0, level_of_run)
         block: i64
-        for block in blocks[num_known:]:
+        for block in blocks:
             known[block] = new
         count = 1
         for at in range(num_known - 1, -1, -1):
-            count = max(count, min(counts[at] + 1, MAX_COUNT))
+            its_count = self._remembered.recall(marks[min(at, num_remembered - 1)])
+            count = max(count, min(its_count + 1, MAX_COUNT))
             known[blocks[at]] = (count << 8) | grade_of(min(count_level(count), most), level_of_run)
         self._trial.note_used(marks, level_of_run, self._now)
 
@@ -191,29 +188,30 @@ class AdaptiveQueue(FreeQueue):
 
     def append(self, blocks: list[BlockId]) -> None:
         """As `FreeQueue.append`: each behind all others of its grade."""
-        known, freed_at, now = self._known, self._freed_at, self._now
-        run: list[BlockId] = []
-        grade: i64 = -1
+        if not blocks:
+            return
+        known, freed_at = self._known, self._freed_at
+        now: i64 = self._now
         block: i64
         for block in blocks:
             freed_at[block] = now
-            own = known[block] & 0xFF
-            if own != grade:
-                self._append_run(grade, run)
-                run = []
-                grade = own
-            run.append(block)
-        self._append_run(grade, run)
+        grades: list[int] = [known[block] & 0xFF for block in blocks]
+        begin, num_blocks = 0, len(blocks)
+        while begin < num_blocks:
+            grade = grades[begin]
+            end = num_blocks
+            if grades.count(grade) < num_blocks:
+                end = begin + 1
+                while end < num_blocks and grades[end] == grade:
+                    end += 1
+            sentinel = self._num_blocks + grade
+            self._link(self._prev[sentinel], blocks[begin:end], sentinel)
+            begin = end
 
     def prepend(self, blocks: list[BlockId]) -> None:
         """As `FreeQueue.prepend`."""
         super().prepend(blocks)
         self._num_blank += len(blocks)
-
-    def _append_run(self, grade: "i64", blocks: list[BlockId]) -> None:
-        if blocks:
-            sentinel = self._num_blocks + grade
-            self._link(self._prev[sentinel], blocks, sentinel)
 
     def _evict(self, num_blocks: int) -> list[BlockId]:
         """Take so many blocks with content, of which there are as many."""
@@ -224,17 +222,22 @@ class AdaptiveQueue(FreeQueue):
         evicted_at: i64 = self._evicted_at
         num_missing: i64 = num_blocks
         while num_missing > 0:
-            ring, its_worth, limit = self._lowest_ring(first)
+            ring, its_worth, last = self._lowest_ring(first)
             block = following[ring]
-            while True:
-                if block % REMEMBERED_EVERY == 0 or freed_at[block] != evicted_at:
+            freed: i64 = -1
+            while num_missing and block != ring:
+                if freed_at[block] != freed:
+                    freed = freed_at[block]
+                    if freed + its_worth > last:
+                        break
+                if freed != evicted_at:
+                    evicted_at = freed
                     remembered.append(block)
-                evicted_at = freed_at[block]
+                elif block % REMEMBERED_EVERY == 0:
+                    remembered.append(block)
                 evicted.append(block)
                 num_missing -= 1
                 block = following[block]
-                if block == ring or num_missing == 0 or freed_at[block] + its_worth >= limit:
-                    break
             following[ring] = block
             self._prev[block] = ring
         self._evicted_at = evicted_at
@@ -243,7 +246,7 @@ class AdaptiveQueue(FreeQueue):
         return evicted
 
     def _lowest_ring(self, first: "i64") -> "tuple[i64, i64, i64]":
-        """The ring whose first block goes next, what its grade is worth, and the lowest score of the others.
+        """The ring whose first block goes next, what its grade is worth, and up to which score they go.
 
         Of equal scores the lower grade goes first: it may stand behind the other. ``first``: where what
         grades are worth begins.
@@ -252,29 +255,30 @@ class AdaptiveQueue(FreeQueue):
         num_blocks: i64 = self._num_blocks
         best: i64 = -1
         lowest: i64 = _NEVER
-        second: i64 = _NEVER
+        last: i64 = _NEVER
         grade: i64 = 0
         while grade < NUM_GRADES:
             block = following[num_blocks + grade]
             if block < num_blocks:
                 score = freed_at[block] + its_worth[first + grade]
                 if score < lowest:
-                    best, lowest, second = grade, score, lowest
-                elif score < second:
-                    second = score
+                    best, lowest, last = grade, score, lowest - 1
+                elif score < last:
+                    last = score
             grade += 1
-        return num_blocks + best, its_worth[first + best], second
+        return num_blocks + best, its_worth[first + best], last
 
     def _remember(self, blocks: list[BlockId]) -> None:
         """Remember how often what is evicted from ``blocks`` was used."""
-        hashes = self._hashes
+        hashes, known = self._hashes, self._known
         block_hashes: list[BlockHash] = []
+        counts: list[int] = []
         for block in blocks:
             block_hash = hashes[block]
             assert block_hash is not None, "a block that is evicted has content"
             block_hashes.append(block_hash)
-        for block, mark in zip(blocks, marks_of(block_hashes), strict=True):
-            self._remembered.keep(mark, self._known[block] >> 8)
+            counts.append(known[block] >> 8)
+        self._remembered.keep(marks_of(block_hashes), counts)
 
     def _ring(self, sentinel: int) -> Iterator[BlockId]:
         block = int(self._next[sentinel])

@@ -1,13 +1,11 @@
 """How often evicted content was used: remembered for a while, should it come back.
 
-A ring of records, each the mark of a block's content and its count, the newest written over the oldest; and a
-hash table with chains to find them by their marks:
+A table with a slot for the mark of each content, in which the newest record stays. A record is the count, a
+stamp that says how many records ago it was made, and what of the mark does not follow from the slot:
 
-    heads[slot of a mark] -> record -> chain[record] -> ... -> 0, which is no record
+    | 32 bits of the mark | 25 bits: stamp | 6 bits: count |
 
-A chain that grows too long, by bad luck or by hashes that are none, is cut off behind its newest records.
-Beside its count a record keeps 57 bits of the mark: that other content is taken for it happens too rarely to
-matter, and such content is only kept longer.
+Other content is taken for it too rarely to matter, and is then only kept longer.
 """
 
 from typing import Any, Final
@@ -15,90 +13,77 @@ from typing import Any, Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blockyard.core.packing import pack_long_vector, pack_vector, unpack_long_vector, unpack_vector
+from blockyard.core.packing import pack_long_vector, unpack_long_vector
 
-_MARK_BITS: Final = 57
+_COUNT_BITS: Final = 6
+_STAMP_BITS: Final = 25
+_MARK_BITS: Final = 32
+_COUNT_MASK: Final = 2**_COUNT_BITS - 1
+_STAMP_MASK: Final = 2**_STAMP_BITS - 1
 _MARK_MASK: Final = 2**_MARK_BITS - 1
-_MAX_CHAIN: Final = 8
+_REST_BITS: Final = _STAMP_BITS + _COUNT_BITS
 
 
 class RememberedCounts:
     """At first, none.
 
     Args:
-        max_records: How many are remembered, at least 1.
+        max_records: How many are remembered, at least 1; fewer where some fall into one slot.
     """
 
-    __slots__ = ("_chain", "_heads", "_mask", "_next", "_records")
+    __slots__ = ("_max_records", "_shift", "_slots", "_stamp")
 
     def __init__(self, max_records: int) -> None:
-        size = 1 << (max_records - 1).bit_length()
-        self._mask: i64 = size - 1
-        self._heads = vec[i64]([0] * size)
-        self._chain = vec[i64]([0] * (max_records + 1))
-        self._records = vec[i64]([0] * (max_records + 1))
-        self._next = 1
-        """The record to be written next."""
+        self._shift = max_records.bit_length()
+        self._max_records = max_records
+        self._slots = vec[i64]([0] * (1 << self._shift))
+        self._stamp = 0
+        """That of the last record; they come round."""
 
-    def keep(self, mark: int, count: int) -> None:
-        """Remember that what ``mark`` stands for was used ``count`` times, 1 to 63."""
-        at: i64 = self._next
-        if self._records[at]:
-            self._unlink(at)
-        own: i64 = mark & _MARK_MASK
-        self._records[at] = (count << _MARK_BITS) | own
-        self._link(at)
-        self._next = at + 1 if at + 1 < len(self._records) else 1
+    def keep(self, marks: list[int], counts: list[int]) -> None:
+        """Remember that what each of ``marks`` stands for was used so many times, 1 to 63."""
+        slots = self._slots
+        shift: i64 = self._shift
+        slot_mask: i64 = len(slots) - 1
+        stamp: i64 = self._stamp
+        mark: i64
+        count: i64
+        for mark, count in zip(marks, counts):  # noqa: B905 - a plain zip compiles to a plain loop
+            stamp = (stamp + 1) & _STAMP_MASK
+            tag: i64 = (mark >> shift) & _MARK_MASK
+            slots[mark & slot_mask] = (tag << _REST_BITS) | (stamp << _COUNT_BITS) | count
+        self._stamp = stamp
 
-    def recall(self, marks: list[int]) -> list[int]:
-        """Of each of ``marks`` how often it was used, as far as that is remembered; 0 where it is not."""
-        heads, chain, records, mask = self._heads, self._chain, self._records, self._mask
-        counts: list[int] = []
+    def num_known(self, marks: list[int]) -> int:
+        """How many of ``marks``, from the first on, end with one that is remembered."""
+        slots = self._slots
+        shift: i64 = self._shift
+        slot_mask: i64 = len(slots) - 1
+        num_known = at = 0
         mark: i64
         for mark in marks:
-            at = heads[mark & mask]
-            while at and (records[at] ^ mark) & _MARK_MASK:
-                at = chain[at]
-            counts.append(records[at] >> _MARK_BITS)  # of no record, none
-        return counts
+            at += 1  # noqa: SIM113 - an unboxed count
+            if slots[mark & slot_mask] >> _REST_BITS == (mark >> shift) & _MARK_MASK and self.recall(mark):
+                num_known = at
+        return num_known
 
-    def _link(self, record: "i64") -> None:
-        chain = self._chain
-        slot = self._records[record] & self._mask
-        chain[record] = self._heads[slot]
-        self._heads[slot] = record
-        at: i64 = record
-        for _ in range(_MAX_CHAIN - 1):
-            at = chain[at]
-            if not at:
-                return
-        chain[at] = 0
-
-    def _unlink(self, record: "i64") -> None:
-        """Take a record out of its chain, unless it was cut off."""
-        chain = self._chain
-        slot = self._records[record] & self._mask
-        at = self._heads[slot]
-        if at == record:
-            self._heads[slot] = chain[record]
-            return
-        while at and chain[at] != record:
-            at = chain[at]
-        if at:
-            chain[at] = chain[record]
+    def recall(self, mark: int) -> int:
+        """How often what ``mark`` stands for was used, as far as that is remembered; 0 where it is not."""
+        own: i64 = mark
+        shift: i64 = self._shift
+        slot_mask: i64 = len(self._slots) - 1
+        record = self._slots[own & slot_mask]
+        if (record >> _REST_BITS) != (own >> shift) & _MARK_MASK:
+            return 0
+        stamp: i64 = self._stamp
+        age = (stamp - (record >> _COUNT_BITS)) & _STAMP_MASK
+        return int(record & _COUNT_MASK) if age < self._max_records else 0
 
     def to_state(self) -> dict[str, Any]:
         """What is remembered as plain data."""
-        return {
-            "heads": pack_vector(self._heads),
-            "chain": pack_vector(self._chain),
-            "records": pack_long_vector(self._records),
-            "next": self._next,
-        }
+        return {"slots": pack_long_vector(self._slots), "stamp": self._stamp}
 
     def load(self, state: dict[str, Any]) -> None:
         """Remember what was when `to_state` told ``state``."""
-        self._heads = unpack_vector(state["heads"])
-        self._chain = unpack_vector(state["chain"])
-        self._records = unpack_long_vector(state["records"])
-        self._next = state["next"]
+        self._slots = unpack_long_vector(state["slots"])
+        self._stamp = state["stamp"]

@@ -40,8 +40,10 @@ _MAX_SAMPLE: Final = 1_536
 _NUM_WAYS: Final = 8
 _FIRST_WEIGHT: Final = 2
 """Half: it is good enough for most until more is known."""
-_FIRST_GAIN: Final = 0.06
+_FIRST_FAVOR: Final = 0.06
 """What speaks for it at the beginning, as a share of the blocks that each cache holds of the sample."""
+_FAVOR_HALF_LIFE: Final = 4
+"""After so many times the pool's blocks were used, half as much does."""
 _DOUBT: Final = 0.4
 """Standard deviations that are taken off a gain."""
 _INERTIA: Final = 0.1
@@ -65,6 +67,7 @@ class WeightTrial:
         "_changes",
         "_deviations",
         "_every",
+        "_favor",
         "_gains",
         "_keep",
         "_lowest",
@@ -108,7 +111,7 @@ class WeightTrial:
         half_life = max(_HALF_LIFE * num_blocks, _MIN_HALF_LIFE_BLOCKS) / self._tick_blocks
         self._staying = 1 - _LN_2 / half_life
         self._gains = [0.0] * NUM_WEIGHTS
-        self._gains[_FIRST_WEIGHT] = _FIRST_GAIN * self._keep
+        self._favor = _FIRST_FAVOR * self._keep
         self._deviations = [0.0] * NUM_WEIGHTS
         self.weight = _FIRST_WEIGHT
 
@@ -220,6 +223,8 @@ class WeightTrial:
     def _choose(self) -> None:
         spread = [sqrt(each) for each in self._deviations]
         sure = [gain - _DOUBT * each for gain, each in zip(self._gains, spread, strict=True)]
+        self._favor *= 1 - _LN_2 / (_FAVOR_HALF_LIFE * TICKS)
+        sure[_FIRST_WEIGHT] += self._favor
         best = sure.index(max(sure))
         if sure[best] > sure[self.weight] + _INERTIA * spread[best]:
             self.weight = best
@@ -236,6 +241,7 @@ class WeightTrial:
             "changes": [list(change) for change in self._changes.items()],
             "gains": list(self._gains),
             "deviations": list(self._deviations),
+            "favor": self._favor,
             "weight": self.weight,
         }
 
@@ -250,4 +256,5 @@ class WeightTrial:
         self._changes = {int(cell): int(change) for cell, change in state["changes"]}
         self._gains = list(state["gains"])
         self._deviations = list(state["deviations"])
+        self._favor = state["favor"]
         self.weight = state["weight"]
