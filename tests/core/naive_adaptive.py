@@ -35,6 +35,9 @@ class NaiveAdaptive(NaiveBlocks):
             one evicted before it.
         evicted_at: When that had been freed.
         trial: Says what the weight is.
+        num_by_grade: Blocks that were evicted before one that had been freed earlier.
+        num_come_back: Runs of which something was remembered when they were published.
+        weights: Those that blocks were taken at.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -46,6 +49,8 @@ class NaiveAdaptive(NaiveBlocks):
         self.remembered = NaiveCounts(self.num_usable)
         self.evicted_at = -1
         self.trial = WeightTrial(self.num_usable)
+        self.num_by_grade = self.num_come_back = 0
+        self.weights: set[int] = set()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "NaiveAdaptive":
         """A trial is no plain data, but can say what it knows as such."""
@@ -85,6 +90,10 @@ class NaiveAdaptive(NaiveBlocks):
                     self.remembered.keep(self._mark(block), self.known[block].num_uses)
                 self.evicted_at = self.freed_at[block]
         self.now += len(unpinned)
+        self.weights.add(self.trial.weight)
+        left = [key.block for key in self.keys if key.block in self.free and key.block not in unpinned]
+        earliest = min((self.freed_at[block] for block in left), default=self.now)
+        self.num_by_grade += sum(self.freed_at.get(block, 0) > earliest for block in unpinned)
         return super().take(num_blocks)
 
     def _mark(self, block: BlockId) -> int:
@@ -132,6 +141,7 @@ class NaiveAdaptive(NaiveBlocks):
         remembered = [at for at, count in enumerate(counts) if count]
         num_known = 0
         if remembered:
+            self.num_come_back += 1
             num_known = min(remembered[-1] + 1 + UNREMEMBERED, len(counts))
             counts[remembered[-1] :] = [counts[remembered[-1]]] * len(counts[remembered[-1] :])
         run = run_level(max(len(blocks) - num_known, 1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blockyard.core.commands import Admission, Allocate, Commit, CreateLease, Fork, Free
+from blockyard.core.commands import Admission, Allocate, AllocateBlocks, Commit, CreateLease, Fork, Free
 from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.grade import NUM_WEIGHTS
@@ -83,14 +83,14 @@ class Caller:
         if drawn.action in ("admit", "skip") or not self.texts:
             self._num_sequences += 1
             sequence_id, text = SequenceId(f"s{self._num_sequences}"), drawn.pick % len(SHARED_BLOCKS)
-            self._allocate(sequence_id, text, drawn.num_tokens, skip=drawn.action == "skip")
+            self.allocate(sequence_id, text, drawn.num_tokens, skip=drawn.action == "skip")
             self.texts[sequence_id] = text
             return
         sequence_id = self._pick(drawn.pick)
         known = self.pool.sequence(sequence_id)
         if drawn.action == "extend" and known.num_tokens < BLOCK * MAX_BLOCKS:
             num_tokens = min(known.num_tokens + drawn.num_tokens, BLOCK * MAX_BLOCKS)
-            self._allocate(sequence_id, self.texts[sequence_id], num_tokens)
+            self.allocate(sequence_id, self.texts[sequence_id], num_tokens)
         elif drawn.action == "commit":
             num_computed = known.num_computed_tokens
             self.pool.apply(
@@ -104,7 +104,7 @@ class Caller:
         else:
             self._free(drawn.pick)
 
-    def _allocate(self, sequence_id: SequenceId, text: int, num_tokens: int, *, skip: bool = False) -> None:
+    def allocate(self, sequence_id: SequenceId, text: int, num_tokens: int, *, skip: bool = False) -> None:
         sequence = self.pool.sequences.get(NO_TENANT, sequence_id)
         num_told = 0 if sequence is None else len(sequence.block_hashes)
         admission = Admission(
@@ -121,8 +121,11 @@ class Caller:
     def _free(self, pick: int) -> None:
         if self.texts:
             sequence_id = self._pick(pick)
-            self.pool.apply(Free(lease_id=LEASE, sequence_ids=[sequence_id]), 0)
+            self.free(sequence_id)
             del self.texts[sequence_id]
+
+    def free(self, sequence_id: SequenceId) -> None:
+        self.pool.apply(Free(lease_id=LEASE, sequence_ids=[sequence_id]), 0)
 
     def stranded(self) -> list[BlockHash]:
         """What is cached behind something that is not."""
@@ -134,7 +137,7 @@ class Caller:
 def test_whatever_is_cached_can_be_reached(publish: Publish) -> None:
     num_evicted = 0
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(actions, st.sampled_from([8, 12, 20]))
     def run(drawn: Sequence[Drawn], num_blocks: int) -> None:
         nonlocal num_evicted
@@ -146,3 +149,20 @@ def test_whatever_is_cached_can_be_reached(publish: Publish) -> None:
 
     run()
     assert num_evicted > 100
+
+
+def test_of_blocks_with_the_same_content_none_is_evicted_before_what_was_found_behind_another() -> None:
+    caller = Caller(Publish.ON_ALLOCATE, 16)
+    first, second, third = (SequenceId(name) for name in ("first", "second", "third"))
+    caller.allocate(first, 0, 2 * BLOCK + 1)
+    caller.allocate(second, 0, 3 * BLOCK + 1, skip=True)  # its first two blocks are there twice from now on
+    for _ in range(3):
+        caller.allocate(third, 0, 3 * BLOCK + 1)  # finds those of the first, and the third of the second
+        caller.free(third)
+    caller.free(first)
+    caller.free(second)
+    while len(caller.pool.store.queue):
+        caller.pool.store.queue._trial.weight = NUM_WEIGHTS - 1  # type: ignore[attr-defined]
+        caller.pool.apply(AllocateBlocks(lease_id=LEASE, num_blocks=1), 0)
+        assert caller.stranded() == []
+    assert caller.pool.counters.num_evicted_blocks == 5
