@@ -63,11 +63,12 @@ def pool_configs(
     caching: bool | None = None,
     drafts: bool = False,
     host: bool = False,
+    eviction: Eviction | None = None,
 ) -> PoolConfig:
     """Few blocks: most runs are short of them.
 
     Where something is to be found, with groups of certain ``kinds`` only, with prefix caching or without, and
-    with ``drafts`` or a ``host`` group among them; as it is drawn otherwise.
+    with ``drafts`` or a ``host`` group among them, with one ``eviction``; as it is drawn otherwise.
     """
     if caching is None:
         caching = not draw(rarely)
@@ -106,7 +107,7 @@ def pool_configs(
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
         events=draw(st.sampled_from([None, EventsConfig(), EventsConfig(topic=WITH_TOKENS)])),
         share_across_tenants=draw(st.booleans()),
-        eviction=draw(st.sampled_from(list(Eviction))),
+        eviction=eviction or draw(st.sampled_from(list(Eviction))),
     )
 
 

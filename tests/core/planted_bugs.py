@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from blockyard.core.config import PoolConfig
+from blockyard.core.config import Eviction, PoolConfig
 from blockyard.core.pool import Pool
 from core.drawn_pools import STATE_POOLS, pool_configs
 from core.planted_block_bugs import (
@@ -37,6 +37,13 @@ from core.planted_block_bugs import (
     take_host_blocks_from_device,
 )
 from core.planted_event_bugs import EVENT_BUGS, ClearingUntold
+from core.planted_eviction_bugs import (
+    EVICTION_BUGS,
+    CountsLostInSnapshot,
+    HeadEvictedBeforeTail,
+    HitsKnownWorse,
+    HitsUncounted,
+)
 from core.planted_fork_bugs import FORK_BUGS, FreedForksStillShare, OpenForksLostInSnapshot
 from core.planted_kind_bugs import KIND_BUGS, POOLS_OF_KIND_BUGS, SlidingDraftsDropNothing
 from core.planted_pin_bugs import PIN_BUGS, HardPinsLostInSnapshot, PinnedEvictedFirst, PinnedLaterNotKept
@@ -112,6 +119,7 @@ PLANTED_BUGS = {
         PinnedLaterNotKept,
     ),
     **swap(lambda pool: pool.store.index, NewestDuplicateFirst),
+    **swap(lambda pool: pool.store.queue, HitsUncounted, HitsKnownWorse, HeadEvictedBeforeTail),
     **swap(lambda pool: pool.sequences._allocator.forks, *FORK_BUGS),
     **swap(
         lambda pool: pool.sequences._allocator.headroom,
@@ -132,6 +140,7 @@ PLANTED_BUGS = {
         CopiesHeldTooLong,
         OpenForksLostInSnapshot,
         HardPinsLostInSnapshot,
+        CountsLostInSnapshot,
         *WORKER_BUGS,
     ),
 }
@@ -178,6 +187,10 @@ POOLS_OF_BUGS = {
         for bug in (PublishedALittleLate, RefusalTakesBackTokens, SlotsForOneMore, *FORK_BUGS, *PIN_BUGS)
     },
     OpenForksLostInSnapshot.__name__: pool_configs(("full_attention",), caching=True),
+    **{
+        bug.__name__: pool_configs(("full_attention",), caching=True, eviction=Eviction.ADAPTIVE)
+        for bug in EVICTION_BUGS
+    },
     ClearingUntold.__name__: pool_configs(("full_attention",), caching=True).filter(has_events),
     DropsForgotten.__name__: pool_configs(("sliding_window",)),
     take_host_blocks_from_device.__name__: pool_configs(host=True),
