@@ -206,5 +206,6 @@ SEEDS_OF_BUGS = {
     SlotsForOneMore.__name__: 6,
     **{bug.__name__: 8 for bug in (DropsForgotten, OpenForksLostInSnapshot)},
     HardPinsLostInSnapshot.__name__: 4,
+    HitsUncounted.__name__: 1,
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""

@@ -305,12 +305,6 @@ class PoolMachine(RuleBasedStateMachine):
         leases = self.schedulers.stale_leases()
         holder = leases[pick % len(leases)]
         lease_id, own = holder.lease_id, self.schedulers.held_by(holder)
-        if give_back:
-            self.pair.do(Free(lease_id=lease_id, sequence_ids=[each.sequence_id for each in own[:1]]))
-            self.pair.do(FreeBlocks(lease_id=lease_id, block_ids=holder.raw_blocks[:1]))
-            self.pair.do(DeleteLease(lease_id=lease_id) if pick % 2 else RenewLease(lease_id=lease_id))
-            self.coverage["sequences of earlier epochs are freed"] += bool(own)
-            return
         going_on = [AllocateBlocks(lease_id=lease_id, num_blocks=1), Step(lease_id=lease_id)]
         if own:
             sequence = own[pick % len(own)]
@@ -318,6 +312,11 @@ class PoolMachine(RuleBasedStateMachine):
             self.coverage["sequences of earlier epochs go no further"] += 1
         for command in going_on:
             assert isinstance(self.pair.do(command, once=once), StaleEpoch)
+        if give_back:
+            self.pair.do(Free(lease_id=lease_id, sequence_ids=[each.sequence_id for each in own[:1]]))
+            self.pair.do(FreeBlocks(lease_id=lease_id, block_ids=holder.raw_blocks[:1]))
+            self.pair.do(DeleteLease(lease_id=lease_id) if pick % 2 else RenewLease(lease_id=lease_id))
+            self.coverage["sequences of earlier epochs are freed"] += bool(own)
 
     @rule(pick=picks, action=st.sampled_from([RenewLease, DeleteLease, Step]))
     def use_foreign_lease(self, *, pick: int, action: type[LeaseCommand]) -> None:
