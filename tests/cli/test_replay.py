@@ -8,7 +8,9 @@ import click
 import pytest
 
 from blockyard.client import Client
+from blockyard.core.config import Eviction
 from blockyard.core.errors import PoolNotFound
+from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_pool import own_pool
 from cli.command_line import UNREACHABLE, replay
 from cli.short_trace import CACHED_WITH_4, CACHED_WITH_100, TRACE, write_trace
@@ -176,13 +178,16 @@ def test_a_pool_that_stands_is_left_alone(url: str) -> None:
 
 def test_a_pool_of_the_same_configuration_is_left_alone_even_if_made_at_the_same_time(url: str) -> None:
     num_callers = 8
+    options = ReplayOptions(
+        num_blocks=11, block_size=16, eviction=Eviction.LRU, concurrency=1, steps=False, pool="contested"
+    )
     all_here = threading.Barrier(num_callers)
     owners = []
 
     def take(client: Client) -> None:
         all_here.wait(10)
         try:
-            with own_pool(client, "contested", 11, 16):
+            with own_pool(client, options):
                 owners.append("contested")
                 all_tried.wait(10)
         except click.ClickException as error:
