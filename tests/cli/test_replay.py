@@ -137,6 +137,13 @@ def test_the_same_seed_gives_the_same_figures_in_another_process(url: str) -> No
         assert first[name] == second[name]
 
 
+def test_adaptive_eviction_finds_more_in_a_small_pool_than_the_default(url: str) -> None:
+    small = ("--requests", "300", "--num-blocks", "501", "--url", url)
+    default, adaptive = replay(*small), replay(*small, "--eviction", "adaptive")
+    assert (default["eviction"], adaptive["eviction"]) == ("lru", "adaptive")
+    assert default["cached_tokens"] < adaptive["cached_tokens"]
+
+
 @pytest.fixture(scope="module")
 def shown() -> CompletedProcess[str]:
     """A replay for people, with a server of its own."""
