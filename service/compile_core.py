@@ -44,6 +44,7 @@ MODULES = (
     "packing",
     "prefix_index",
     "prefix_lookup",
+    "remembered_counts",
     "reply_memory",
     "remembered_counts",
     "residency",

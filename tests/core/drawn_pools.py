@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from blockyard.core.config import EventsConfig, GroupConfig, PoolConfig, Publish
+from blockyard.core.config import EventsConfig, Eviction, GroupConfig, PoolConfig, Publish
 from core.naive_kinds import is_found
 
 FOUND_KINDS: tuple[str, ...] = (
@@ -106,6 +106,7 @@ def pool_configs(
         prefix_cache_retention_interval=None if retained is None else retained * scheduler_block_size,
         events=draw(st.sampled_from([None, EventsConfig(), EventsConfig(topic=WITH_TOKENS)])),
         share_across_tenants=draw(st.booleans()),
+        eviction=draw(st.sampled_from(list(Eviction))),
     )
 
 

@@ -132,6 +132,14 @@ class NaiveBlocks:
     def register(self, key: NaiveKey) -> None:
         self.keys.append(key)
 
+    def note_hit(self, blocks: Sequence[BlockId]) -> None:
+        """A new sequence found these; nulls are none. That makes no difference to who is evicted first."""
+
+    def note_published(
+        self, blocks: Sequence[BlockId], hashes: Sequence[BlockHash], parent: BlockId = NULL_BLOCK
+    ) -> None:
+        """These became hits together, behind ``parent``; nor does this."""
+
     def forget(self, block: BlockId) -> None:
         """A block loses all its keys together."""
         self.keys = [key for key in self.keys if key.block != block]
@@ -142,3 +150,4 @@ class NaiveBlocks:
         self.forget(source)
         for key in moved:
             self.register(key._replace(block=destination))
+        self.note_published([destination], [moved[0].block_hash])

@@ -34,7 +34,7 @@ from blockyard.core.commands import (
     Resume,
     Step,
 )
-from blockyard.core.config import PoolConfig
+from blockyard.core.config import Eviction, PoolConfig
 from blockyard.core.errors import (
     BlockyardError,
     DoubleFree,
@@ -66,6 +66,7 @@ from blockyard.core.replies import (
     WorkerNoted,
     WorkerRemoved,
 )
+from core.naive_adaptive import NaiveAdaptive
 from core.naive_blocks import NaiveBlocks
 from core.naive_pins import NaivePins
 from core.naive_sequence import NaiveContent
@@ -113,7 +114,8 @@ class NaivePool:
         self.epoch = 1
         self.now_ms = 0
         sizes = [config.num_blocks] + ([] if config.num_host_blocks is None else [config.num_host_blocks])
-        self.stores = [NaiveBlocks(size) for size in sizes]
+        blocks = NaiveAdaptive if config.eviction is Eviction.ADAPTIVE else NaiveBlocks
+        self.stores = [blocks(size) for size in sizes]
         self.sequences = NaiveSequences(config, self.stores)
         self.leases: dict[LeaseId, NaiveLease] = {}
         self.outcomes: Outcomes = {}

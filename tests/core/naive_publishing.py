@@ -2,7 +2,7 @@
 
 from blockyard.core.arithmetic import align_down
 from blockyard.core.config import PoolConfig, Publish
-from blockyard.core.ids import NULL_BLOCK
+from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from core.naive_blocks import NaiveKey
 from core.naive_kinds import is_found, is_full, is_sliding, is_states
 from core.naive_prefixes import NaivePrefixes, ends_inside_blocks, num_blocks_of_hit
@@ -40,8 +40,13 @@ def _publish_full_blocks(
     if group.is_draft and length >= (end + 1) * group.block_size:
         end += 1
     store = prefixes.store_of(number)
-    num_published = 0
-    for position in range(sequence.num_published[number], end):
+    begin = sequence.num_published[number]
+    if end <= begin:
+        return 0
+    parent = sequence.tables[number][begin - 1] if begin else NULL_BLOCK
+    published: list[BlockId] = []
+    hashes: list[BlockHash] = []
+    for position in range(begin, end):
         sequence.num_published[number] = position + 1
         block = sequence.tables[number][position]
         num_tokens = (position + 1) * group.block_size
@@ -55,8 +60,10 @@ def _publish_full_blocks(
         block_hash = sequence.content.hashes[num_tokens // config.hash_block_size - 1]
         store.register(NaiveKey(block_hash, number, block, num_tokens))
         store.fresh += [block] if is_states(group) else []
-        num_published += 1
-    return num_published
+        published.append(block)
+        hashes.append(block_hash)
+    store.note_published(published, hashes, parent)
+    return len(published)
 
 
 def edge_of(sequence: NaiveSequence, config: PoolConfig) -> int:
@@ -82,6 +89,8 @@ def _publish_edge(
     store, block = prefixes.store_of(number), sequence.tables[number][position]
     if block != NULL_BLOCK and edge not in [key.num_tokens for key in store.keys_of(block)]:
         block_hash = sequence.content.hashes[edge // config.hash_block_size - 1]
+        if not store.is_cached(block):
+            store.note_published([block], [block_hash])
         store.register(NaiveKey(block_hash, number, block, edge))
         store.fresh += [block] if is_states(group) else []
         sequence.num_edge_tokens = edge

@@ -199,6 +199,7 @@ class NaiveSequences:
             self.lookups.append((admission.num_tokens, num_cached))
         for number, table in enumerate(tables):
             self.prefixes.store_of(number).touch(table)
+            self.prefixes.store_of(number).note_hit(table)
         for number, (group, table) in enumerate(zip(groups, tables, strict=True)):
             if ends_inside[number]:
                 for source, destination in copies:

@@ -60,6 +60,7 @@ from core.drawn_requests import (
     tokens,
 )
 from core.faulty_requests import faulty_requests
+from core.naive_adaptive import NaiveAdaptive
 from core.pool_pair import PoolPair
 from core.schedulers import SEQUENCE_IDS, Schedulers
 
@@ -115,6 +116,10 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "pair"):
             self.coverage["evictions"] += sum(store.num_evictions for store in self.pair.naive.stores)
+            adaptive = [store for store in self.pair.naive.stores if isinstance(store, NaiveAdaptive)]
+            self.coverage["evictions by grade"] += sum(store.num_by_grade for store in adaptive)
+            self.coverage["counts come back"] += sum(store.num_come_back for store in adaptive)
+            self.coverage["the weight changes"] += sum(len(store.weights) > 1 for store in adaptive)
             self.pair.check_snapshots()
 
     # Sequences

@@ -38,8 +38,8 @@ from blockyard.core.packing import pack_long_vector, pack_vector, unpack_long_ve
 from blockyard.core.remembered_counts import RememberedCounts
 from blockyard.core.weight_trial import WeightTrial
 
-_REMEMBERED_EVERY: Final = 8
-_UNREMEMBERED: Final = 2
+REMEMBERED_EVERY: Final = 8
+UNREMEMBERED: Final = 2
 """Blocks behind the last one that is remembered, taken for known as well, as some are."""
 _NEVER: Final = 2**62
 
@@ -141,7 +141,7 @@ class AdaptiveQueue(FreeQueue):
         num_remembered = self._remembered.num_known(marks)
         num_known = 0
         if num_remembered:
-            num_known = min(num_remembered + _UNREMEMBERED, len(blocks))
+            num_known = min(num_remembered + UNREMEMBERED, len(blocks))
         level_of_run = run_level(max(len(blocks) - num_known, 1))
         most = NUM_GRADES // NUM_RUN_LEVELS
         if self._hashes[parent] is not None:
@@ -160,9 +160,26 @@ class AdaptiveQueue(FreeQueue):
             known[blocks[at]] = (count << 8) | grade_of(min(count_level(count), most), level_of_run)
         self._trial.note_used(marks, level_of_run, self._now)
 
-    def note_all_forgotten(self) -> None:
+    def note_released(self, blocks: list[BlockId]) -> None:
+        """See `FreeQueue.note_released`. Each comes to be as well known as what is behind it.
+
+        What is behind it may have been found behind another block of the same content, which may go earlier.
+        """
+        hashes, known = self._hashes, self._known
+        level: i64 = 0
+        level_of_run: i64 = 0
+        block: i64
+        for block in blocks:
+            if hashes[block] is None:
+                continue
+            own = known[block]
+            level = max(level, (own & 0xFF) // NUM_RUN_LEVELS)
+            level_of_run = max(level_of_run, (own & 0xFF) % NUM_RUN_LEVELS)
+            known[block] = (own & ~0xFF) | (level * NUM_RUN_LEVELS + level_of_run)
+
+    def note_all_forgotten(self, further: list[BlockId]) -> None:
         """See `FreeQueue.note_all_forgotten`. The blocks keep their order."""
-        blocks = list(self)
+        blocks = [*self, *further]
         for sentinel in (NULL_BLOCK, *range(self._num_blocks, len(self._next))):
             self._next[sentinel] = self._prev[sentinel] = sentinel
         self._num_free = 0
@@ -213,10 +230,10 @@ class AdaptiveQueue(FreeQueue):
                     freed = freed_at[block]
                     if freed + its_worth > last:
                         break
-                    if freed != evicted_at:
-                        evicted_at = freed
-                        remembered.append(block)
-                elif block % _REMEMBERED_EVERY == 0:
+                if freed != evicted_at:
+                    evicted_at = freed
+                    remembered.append(block)
+                elif block % REMEMBERED_EVERY == 0:
                     remembered.append(block)
                 evicted.append(block)
                 num_missing -= 1

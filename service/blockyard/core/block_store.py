@@ -230,6 +230,7 @@ class BlockStore:
             How many blocks became free.
         """
         counts, hashes = self.reference_counts, self.hashes
+        self.queue.note_released(blocks)
         empty: list[BlockId] = []
         cached: list[BlockId] = []
         block: i64
@@ -328,9 +329,7 @@ class BlockStore:
         self.running_states.clear()
         self.states_to_copy.clear()
         self.num_cached_blocks = 0
-        if self.soft_pins is not None:
-            self.queue.append(self.soft_pins.clear())
-        self.queue.note_all_forgotten()
+        self.queue.note_all_forgotten([] if self.soft_pins is None else self.soft_pins.clear())
         if self.events is not None:
             self.events.cleared()
         self.residency.note_all_forgotten()

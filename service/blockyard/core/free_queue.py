@@ -89,8 +89,12 @@ class FreeQueue:
     ) -> None:
         """``blocks`` become hits, each for its hash, behind ``parent``; null where none comes before them."""
 
-    def note_all_forgotten(self) -> None:
-        """No block has content any more."""
+    def note_released(self, blocks: list[BlockId]) -> None:
+        """``blocks``, each behind those after it, are held once less from now on; nulls are no blocks."""
+
+    def note_all_forgotten(self, further: list[BlockId]) -> None:
+        """No block has content any more. ``further`` ones, free from now on, come behind all others."""
+        self._link(self._prev[NULL_BLOCK], further, NULL_BLOCK)
 
     def append(self, blocks: list[BlockId]) -> None:
         """Put ``blocks``, which have content, and none of which is in the queue, behind all others."""

@@ -10,11 +10,10 @@ _WIDTH = 8
 
 def marks_of(block_hashes: list[BlockHash]) -> list[int]:
     """The last eight bytes of each, or all where there are fewer, as a signed number."""
-    joined = b"".join(block_hashes)
     width = len(block_hashes[0]) if block_hashes else _WIDTH
-    if width % _WIDTH or len(joined) != width * len(block_hashes):
+    if width % _WIDTH or not width or any(len(each) != width for each in block_hashes):
         return [int.from_bytes(each[-_WIDTH:], "big", signed=True) for each in block_hashes]
-    words = array("q", joined)[width // _WIDTH - 1 :: width // _WIDTH]
+    words = array("q", b"".join(block_hashes))[width // _WIDTH - 1 :: width // _WIDTH]
     if sys.byteorder == "little":
         words.byteswap()
     return words.tolist()

@@ -43,7 +43,7 @@ def unpack_column(data: bytes) -> list[int]:
 
 def pack_long_vector(values: "vec[i64]") -> bytes:
     """``values`` whatever they are, eight bytes each."""
-    return array("q", values).tobytes()
+    return memoryview(values).tobytes()
 
 
 def unpack_long_vector(data: bytes) -> "vec[i64]":
