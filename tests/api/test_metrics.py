@@ -42,6 +42,7 @@ def test_figures_are_those_of_stats() -> None:
     assert samples["blockyard_pool_cached_blocks", "busy"] == stats["num_cached_blocks"]
     assert samples["blockyard_pool_usage_ratio", "busy"] == stats["usage"]
     assert samples["blockyard_pool_prefix_hit_ratio", "busy"] == stats["hit_rate"] == 0.0
+    assert samples["blockyard_pool_eviction_weight", "busy"] == stats["eviction_weight"]
     assert samples["blockyard_pool_sequences", "busy"] == stats["num_sequences"] == 1
     assert samples["blockyard_pool_leases", "busy"] == stats["num_leases"] == 1
     assert samples["blockyard_pool_pins", "busy"] == stats["num_pins"] == 1
@@ -78,6 +79,15 @@ def test_the_hit_ratio_is_absent_while_there_are_no_queries() -> None:
         make_pool(api)
         samples = scrape(api)
     assert not [key for key in samples if key[0] == "blockyard_pool_prefix_hit_ratio"]
+
+
+def test_the_weight_of_eviction_is_absent_for_lru() -> None:
+    with make_api() as api:
+        pool = make_pool(api, eviction="lru")
+        stats = api.get(f"{pool}/stats").json()
+        samples = scrape(api)
+    assert (stats["eviction"], stats["eviction_weight"]) == ("lru", None)
+    assert not [key for key in samples if key[0] == "blockyard_pool_eviction_weight"]
 
 
 def test_a_deleted_pool_is_no_longer_shown() -> None:

@@ -1,5 +1,8 @@
 """Pools over HTTP: making, describing, watching, deleting them; the OpenAPI document."""
 
+import pytest
+from fastapi.testclient import TestClient
+
 from api.support import block_hashes, make_api, make_lease, make_pool
 
 
@@ -20,6 +23,29 @@ def test_defaults_and_their_values_are_the_same_configuration() -> None:
             "publish": "on_commit",
         }
         assert api.put("/v1/pools/pool", json=spelled_out).status_code == 200
+
+
+def eviction_of(api: TestClient, **config: str) -> str:
+    return str(api.get(make_pool(api, f"pool-{len(config)}", **config)).json()["eviction"])
+
+
+def test_what_evicts_follows_from_when_blocks_are_published_unless_it_is_told() -> None:
+    with make_api() as api:
+        assert eviction_of(api) == "adaptive"
+        assert eviction_of(api, publish="on_allocate") == "lru"
+        assert eviction_of(api, publish="on_allocate", eviction="adaptive") == "adaptive"
+
+
+@pytest.mark.parametrize(("stands", "other"), [("lru", "adaptive"), ("adaptive", "lru")])
+def test_a_pool_that_stands_is_found_with_its_eviction_where_none_is_told(stands: str, other: str) -> None:
+    body = {"num_blocks": 10, "block_size": 4}
+    with make_api() as api:
+        make_pool(api, eviction=stands)
+        again = api.put("/v1/pools/pool", json=body)
+        assert (again.status_code, again.json()["eviction"]) == (200, stands)
+        assert api.put("/v1/pools/pool", json={**body, "eviction": stands}).status_code == 200
+        assert api.put("/v1/pools/pool", json={**body, "eviction": other}).json()["code"] == "pool_exists"
+        assert api.put("/v1/pools/pool", json={**body, "watermark_blocks": 1}).status_code == 409
 
 
 def test_a_pool_is_described_with_every_default() -> None:
@@ -45,7 +71,7 @@ def test_a_pool_is_described_with_every_default() -> None:
         "hash_algorithm": "blake2b",
         "extra_key_form": "tagged",
         "publish": "on_commit",
-        "eviction": "lru",
+        "eviction": "adaptive",
         "watermark_blocks": 0,
         "worker_timeout_ms": 5_000,
         "needs_all_workers": True,

@@ -1,6 +1,6 @@
 """What a large pool costs: to create, hold, audit, snapshot and restore.
 
-python tests/benchmarks/bench_pool.py [--num-blocks N] [--json]
+python tests/benchmarks/bench_pool.py [--num-blocks N] [--eviction lru|adaptive] [--json]
 
 Creation runs in a process of its own, so that the growth of its resident memory is the pool's alone. A full
 pool is one whose every block caches a block hash of 32 bytes.
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from blockyard.core.commands import Admission, Allocate, Commit, CreateLease, Free
-from blockyard.core.config import GroupConfig, PoolConfig
+from blockyard.core.config import Eviction, GroupConfig, PoolConfig
 from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
 
@@ -29,12 +29,13 @@ BLOCK_SIZE, PROMPT_BLOCKS = 16, 1_000
 LEASE = LeaseId("benchmark")
 
 
-def make_config(num_blocks: int) -> PoolConfig:
+def make_config(num_blocks: int, eviction: Eviction) -> PoolConfig:
     return PoolConfig(
         num_blocks=num_blocks,
         groups=(GroupConfig(kind="full_attention", block_size=BLOCK_SIZE),),
         scheduler_block_size=BLOCK_SIZE,
         hash_block_size=BLOCK_SIZE,
+        eviction=eviction,
     )
 
 
@@ -66,7 +67,7 @@ def fill(pool: Pool) -> None:
     assert pool.store.num_cached_blocks == pool.config.num_blocks - 1
 
 
-def measure(num_blocks: int) -> dict[str, Any]:
+def measure(num_blocks: int, eviction: Eviction) -> dict[str, Any]:
     """Figures of a pool of ``num_blocks``; to be called once in a process."""
     before, num_objects = resident_bytes(), len(gc.get_objects())
     seconds: dict[str, float] = {}
@@ -75,7 +76,7 @@ def measure(num_blocks: int) -> dict[str, Any]:
         seconds[name] = perf_counter() - start
 
     start = perf_counter()
-    pool = Pool(make_config(num_blocks))
+    pool = Pool(make_config(num_blocks, eviction))
     timed("create", start)
     empty = resident_bytes() - before
     fill(pool)
@@ -107,13 +108,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--num-blocks", type=int, default=1_000_000)
+    parser.add_argument("--eviction", type=Eviction, default=Eviction.LRU, choices=list(Eviction))
     add_json_option(parser)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
-        print(json.dumps(measure(args.num_blocks)))
+        print(json.dumps(measure(args.num_blocks, args.eviction)))
         return 0
-    command = [sys.executable, __file__, "--measure", "--num-blocks", str(args.num_blocks)]
+    options = ["--num-blocks", str(args.num_blocks), "--eviction", args.eviction]
+    command = [sys.executable, __file__, "--measure", *options]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     if tell_as_json(args.json, figures):
         return 0

@@ -8,7 +8,9 @@ import click
 import pytest
 
 from blockyard.client import Client
+from blockyard.core.config import Eviction
 from blockyard.core.errors import PoolNotFound
+from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_pool import own_pool
 from cli.command_line import UNREACHABLE, replay
 from cli.short_trace import CACHED_WITH_4, CACHED_WITH_100, TRACE, write_trace
@@ -135,6 +137,13 @@ def test_the_same_seed_gives_the_same_figures_in_another_process(url: str) -> No
         assert first[name] == second[name]
 
 
+def test_adaptive_eviction_finds_more_in_a_small_pool_than_the_default(url: str) -> None:
+    small = ("--requests", "300", "--num-blocks", "501", "--url", url)
+    default, adaptive = replay(*small), replay(*small, "--eviction", "adaptive")
+    assert (default["eviction"], adaptive["eviction"]) == ("lru", "adaptive")
+    assert default["cached_tokens"] < adaptive["cached_tokens"]
+
+
 @pytest.fixture(scope="module")
 def shown() -> CompletedProcess[str]:
     """A replay for people, with a server of its own."""
@@ -176,13 +185,16 @@ def test_a_pool_that_stands_is_left_alone(url: str) -> None:
 
 def test_a_pool_of_the_same_configuration_is_left_alone_even_if_made_at_the_same_time(url: str) -> None:
     num_callers = 8
+    options = ReplayOptions(
+        num_blocks=11, block_size=16, eviction=Eviction.LRU, concurrency=1, steps=False, pool="contested"
+    )
     all_here = threading.Barrier(num_callers)
     owners = []
 
     def take(client: Client) -> None:
         all_here.wait(10)
         try:
-            with own_pool(client, "contested", 11, 16):
+            with own_pool(client, options):
                 owners.append("contested")
                 all_tried.wait(10)
         except click.ClickException as error:

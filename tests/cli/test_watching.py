@@ -40,9 +40,9 @@ def serving_here() -> Iterator[tuple[str, Pools]]:
         thread.join(30)
 
 
-def make_pool(url: str, name: str) -> None:
+def make_pool(url: str, name: str, eviction: str = "lru") -> None:
     with Client(url) as client:
-        client.create_pool(name, num_blocks=101, block_size=16, publish="on_allocate")
+        client.create_pool(name, num_blocks=101, block_size=16, publish="on_allocate", eviction=eviction)
 
 
 def query_pool(url: str, name: str, times: int) -> None:
@@ -218,7 +218,7 @@ def test_top_shows_each_pool_as_stats_does() -> None:
             lease.allocate("held", 160)
             client.pool("watched").register_worker("w", rank=0, device="cpu", incarnation="a")
             row = shown_by_top(server.url, "--looks", "1")["watched"]
-    assert row == ["10.0", "%", "90", "0", "8.0", "%", "1", "1", "1", "-", "-", "-"]
+    assert row == ["10.0", "%", "90", "0", "8.0", "%", "lru", "1", "1", "1", "-", "-", "-"]
 
 
 def test_top_shows_what_happened_since_the_look_before() -> None:
@@ -226,6 +226,14 @@ def test_top_shows_what_happened_since_the_look_before() -> None:
         make_pool(server.url, "watched")
         row = shown_by_top(server.url, "--looks", "2")["watched"]
     assert row[-3:] == ["0.0", "0.0", "0.0"]
+
+
+def test_stats_and_top_show_the_weight_of_an_adaptive_pool(url: str) -> None:
+    make_pool(url, "adaptive", eviction="adaptive")
+    weight = json.loads(invoke("stats", "adaptive", "--url", url, "--json").stdout)["eviction_weight"]
+    shown = invoke("stats", "adaptive", "--url", url).stdout
+    assert re.findall(r"eviction +(.*)", shown)[0].strip() == f"adaptive, weight {weight:g}"
+    assert shown_by_top(url, "--looks", "1")["adaptive"][5] == f"{weight:g}"
 
 
 def test_top_says_that_there_are_no_pools() -> None:

@@ -35,6 +35,8 @@ STATS: dict[str, Any] = {
     "num_cached_blocks": 0,
     "usage": 0.0,
     "hit_rate": None,
+    "eviction": "lru",
+    "eviction_weight": None,
     "num_sequences": 0,
     "num_leases": 0,
     "num_pins": 0,

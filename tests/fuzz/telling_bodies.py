@@ -97,6 +97,7 @@ pools = st.one_of(
         {"num_blocks": st.integers(2, 64), "block_size": st.sampled_from([1, 4, 16])},
         {
             "publish": st.sampled_from(["on_commit", "on_allocate"]),
+            "eviction": st.sampled_from(["lru", "adaptive"]),
             "watermark_blocks": st.integers(0, 3),
             "events": st.booleans(),
             "max_model_len": lengths,

@@ -1,12 +1,13 @@
 """Definitions and snapshots of pools as a journal keeps them."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import ormsgpack
 import pytest
 
-from blockyard.core.config import GroupConfig, PoolConfig
+from blockyard.core.config import Eviction, GroupConfig, PoolConfig
 from blockyard.core.pool import Pool
 from blockyard.server.journal.errors import DamagedJournal, NewerJournal
 from blockyard.server.journal.pool_state import (
@@ -53,6 +54,13 @@ def test_a_plan_that_comes_out_otherwise_is_refused() -> None:
     definition = changed(encode_definition(config, BODY), num_blocks=config.num_blocks - 1)
     with pytest.raises(NewerJournal, match="plans it otherwise"):
         decode_definition("pool", definition)
+
+
+def test_a_pool_keeps_the_eviction_that_it_got_when_its_request_told_none() -> None:
+    config, plan = PoolConfigBody.model_validate_json(BODY).configure()
+    assert config.eviction is Eviction.ADAPTIVE
+    definition = changed(encode_definition(config, BODY), eviction="lru")
+    assert decode_definition("pool", definition) == (replace(config, eviction=Eviction.LRU), plan)
 
 
 def test_a_configuration_of_another_version_is_refused() -> None:

@@ -131,6 +131,7 @@ def test_it_shows_the_figures_of_stats(browser: Browser, server: ServerProcess) 
             "Cached": str(stats["num_cached_blocks"]),
             "Blocks": "11",
             "Hit rate": "0 %",
+            "Eviction": f"adaptive, weight {stats['eviction_weight']:g}",
             "Sequences": str(stats["num_sequences"]),
             "Leases": str(stats["num_leases"]),
             "Workers": "0",

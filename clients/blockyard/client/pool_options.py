@@ -24,7 +24,8 @@ class PoolOptions(TypedDict, total=False):
         hash_seed: Secret seed, for calls that send token ids where the algorithm needs one.
         extra_key_form: One of `ExtraKeyForm`.
         publish: One of `Publish`: when a block becomes a hit for others.
-        eviction: One of `Eviction`.
+        eviction: One of `Eviction`. By default ``adaptive`` where blocks are published on commit, ``lru``
+            where they are on allocation; a pool that stands keeps what it has, and is found with either.
         watermark_blocks: Blocks that admitting a new sequence leaves free.
         num_host_blocks: Blocks in the host's memory, the null block included, for groups that are host
             resident. A plan's follow from its memory.

@@ -168,7 +168,7 @@ class PoolCalls(PinCalls):
         return Call(method="DELETE", path=path, read=read_nothing, if_gone=gone)
 
     def stats(self) -> Call[Statistics]:
-        """Figures of this moment. ``hit_rate`` is None before the first query."""
+        """Figures of this moment. ``hit_rate`` is None before the first query, ``eviction_weight`` of lru."""
         return Call(method="GET", path=pool_path(self.name, "stats"), read=_read_statistics)
 
     def audit(self) -> Call[Audit]:

@@ -42,6 +42,11 @@ class FreeQueue:
         for sentinel in range(num_blocks, num_blocks + num_further_rings):
             self._next[sentinel] = self._prev[sentinel] = sentinel
 
+    @property
+    def weight(self) -> float | None:
+        """What use counts for against recency; None where recency is all that counts."""
+        return None
+
     def __len__(self) -> int:
         return self._num_free
 

@@ -252,6 +252,8 @@ class Pool:
             num_free_host_blocks=None if len(self.stores) == 1 else self.stores[1].num_free_blocks,
             usage=num_held / max(num_free + num_held, 1),
             hit_rate=self.hits.hit_rate,
+            eviction=self.config.eviction.value,
+            eviction_weight=self.store.queue.weight,
             num_sequences=len(self.sequences),
             num_leases=len(self.leases),
             num_pins=len(self.pins),

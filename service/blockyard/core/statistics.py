@@ -92,6 +92,9 @@ class Statistics:
         num_workers: Registered, lost ones included.
         num_lost_workers: Those that have been silent for too long.
         hit_rate: See `HitWindow.hit_rate`.
+        eviction: One of `blockyard.core.config.Eviction`.
+        eviction_weight: What use counts for against recency among the device's blocks, as the adaptive policy
+            has found it: 0 is least recently used. None for `lru`.
         counters: See `Counters`.
     """
 
@@ -104,6 +107,8 @@ class Statistics:
     num_free_host_blocks: int | None
     usage: float
     hit_rate: float | None
+    eviction: str
+    eviction_weight: float | None
     num_sequences: int
     num_leases: int
     num_pins: int

@@ -17,6 +17,7 @@ its gain; that of the latest uses counts the most. A weight is chosen for its ga
 deviation, request by request, so that few lucky requests are no reason to leave what is known to be good.
 """
 
+from itertools import accumulate
 from math import sqrt
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ _HALF_LIFE: Final = 10
 _MIN_HALF_LIFE_BLOCKS: Final = 20_000
 _LN_2: Final = 0.6931471805599453
 _SPARE_TICKS: Final = 1_024
+_UNKNOWN: Final = -(2**62)
 
 
 class WeightTrial:
@@ -69,6 +71,8 @@ class WeightTrial:
         "_every",
         "_favor",
         "_gains",
+        "_gone_before",
+        "_held_after",
         "_keep",
         "_lowest",
         "_marks",
@@ -99,13 +103,15 @@ class WeightTrial:
             1 << (2 * worth(weight, NUM_GRADES - 1) + _SPARE_TICKS).bit_length()
             for weight in range(NUM_WEIGHTS)
         ]
-        self._bases = [0]
-        for size in sizes:
-            self._bases.append(self._bases[-1] + size)
-        self._rings = vec[i64]([0] * self._bases[-1])
+        self._bases = vec[i64](accumulate(sizes, initial=0))
+        self._rings = vec[i64]([0] * sum(sizes))
         """Of each weight: by score, the blocks of it that are held."""
-        self._lowest = [0] * NUM_WEIGHTS
-        self._num_held = [0] * NUM_WEIGHTS
+        self._lowest = vec[i64]([0] * NUM_WEIGHTS)
+        self._held_after = vec[i64]([_UNKNOWN] * NUM_GRADES)
+        """Of each grade: blocks that were last used after this tick are held at every weight."""
+        self._gone_before = vec[i64]([0] * NUM_GRADES)
+        """Likewise, those last used before this one at none."""
+        self._num_held = vec[i64]([0] * NUM_WEIGHTS)
         self._changes: dict[int, int] = {}
         """By tick and grade, how many more blocks there are than the rings know of."""
         half_life = max(_HALF_LIFE * num_blocks, _MIN_HALF_LIFE_BLOCKS) / self._tick_blocks
@@ -159,7 +165,10 @@ class WeightTrial:
             slot = at
             before = seen[slot]
             tick, grade = before >> 16, before & 0xFF
-            self._note_hits(tick, grade, hits)
+            if self._held_after[grade] == _UNKNOWN:
+                self._find_disputed(grade)
+            if self._held_after[grade] >= tick >= self._gone_before[grade]:
+                self._note_hits(tick, grade, hits)
             self._change(tick, grade, -1)
             count = min(((before >> 8) & 0xFF) + 1, MAX_COUNT)
             level = count_level(count)
@@ -218,7 +227,21 @@ class WeightTrial:
             self._lowest[weight], self._num_held[weight] = lowest, num_held
             self._gains[weight] *= self._staying
             self._deviations[weight] *= self._staying
+        for grade in range(NUM_GRADES):
+            self._held_after[grade] = _UNKNOWN
         self._choose()
+
+    def _find_disputed(self, grade: "i64") -> None:
+        """Find out of which blocks of a grade it is not clear that all caches hold them, or none."""
+        latest = earliest = self._lowest[0]
+        at = grade
+        for lowest in self._lowest:
+            held_from = lowest - self._worth[at]
+            latest = max(latest, held_from)
+            earliest = min(earliest, held_from)
+            at += NUM_GRADES
+        self._held_after[grade] = latest
+        self._gone_before[grade] = earliest
 
     def _choose(self) -> None:
         spread = [sqrt(each) for each in self._deviations]
@@ -236,8 +259,8 @@ class WeightTrial:
             "marks": pack_long_vector(self._marks),
             "seen": pack_long_vector(self._seen),
             "rings": pack_long_vector(self._rings),
-            "lowest": list(self._lowest),
-            "num_held": list(self._num_held),
+            "lowest": pack_long_vector(self._lowest),
+            "num_held": pack_long_vector(self._num_held),
             "changes": [list(change) for change in self._changes.items()],
             "gains": list(self._gains),
             "deviations": list(self._deviations),
@@ -251,8 +274,8 @@ class WeightTrial:
         self._marks = unpack_long_vector(state["marks"])
         self._seen = unpack_long_vector(state["seen"])
         self._rings = unpack_long_vector(state["rings"])
-        self._lowest = list(state["lowest"])
-        self._num_held = list(state["num_held"])
+        self._lowest = unpack_long_vector(state["lowest"])
+        self._num_held = unpack_long_vector(state["num_held"])
         self._changes = {int(cell): int(change) for cell, change in state["changes"]}
         self._gains = list(state["gains"])
         self._deviations = list(state["deviations"])

@@ -261,6 +261,11 @@ class PoolsCollector(Collector):
             f"Share of looked-up tokens that were found, 0 to 1, over the last {WINDOW_REQUESTS} requests; "
             "absent while there were none.",
         )
+        weight = _gauge(
+            "eviction_weight",
+            "What use counts for against recency where eviction is adaptive, as the pool has found it; 0 is "
+            "least recently used. Absent for a pool that always evicts by that.",
+        )
         for name, figures, *_ in self._pools:
             label = [name]
             cached.add_metric(label, figures.num_cached_blocks)
@@ -271,7 +276,9 @@ class PoolsCollector(Collector):
             epoch.add_metric(label, figures.epoch)
             if figures.hit_rate is not None:
                 hit_ratio.add_metric(label, figures.hit_rate)
-        yield from (cached, usage, sequences, leases, pins, epoch, hit_ratio)
+            if figures.eviction_weight is not None:
+                weight.add_metric(label, figures.eviction_weight)
+        yield from (cached, usage, sequences, leases, pins, epoch, hit_ratio, weight)
 
     def _counters(self) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily] = {}

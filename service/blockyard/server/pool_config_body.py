@@ -69,6 +69,9 @@ def _events_of(value: Any) -> Any:
     return value
 
 
+_EVICTION = {Publish.ON_COMMIT: Eviction.ADAPTIVE, Publish.ON_ALLOCATE: Eviction.LRU}
+"""What a pool gets whose body does not say; one that stands keeps what it has. See decision 0011."""
+
 _FROM_PLAN = ("num_blocks", "num_host_blocks", "scheduler_block_size", "hash_block_size")
 
 
@@ -107,7 +110,13 @@ class PoolConfigBody(Body):
     )
     extra_key_form: Annotated[ExtraKeyForm, Field(strict=False)] = ExtraKeyForm.TAGGED
     publish: Annotated[Publish, Field(strict=False)] = Publish.ON_COMMIT
-    eviction: Annotated[Eviction, Field(strict=False)] = Eviction.LRU
+    eviction: Annotated[Eviction, Field(strict=False)] | None = Field(
+        None,
+        description="Which free block loses its cached content first. lru: exactly the one that was freed "
+        "the longest ago. adaptive: the one whose content was used the least, weighed against how long ago, "
+        "by a weight that the pool finds by itself. Default: adaptive with on_commit, lru with on_allocate; "
+        "a pool that stands keeps what it has, and is found with either.",
+    )
     watermark_blocks: Count = Field(0, description="Blocks that admitting a new sequence leaves free.")
     prefix_cache_retention_interval: Count | None = Field(
         None,
@@ -154,6 +163,7 @@ class PoolConfigBody(Body):
             )
         options = self.model_dump(exclude={"num_blocks", "block_size", "groups", "plan", "events"})
         options["events"] = self._events()
+        options["eviction"] = self.eviction or _EVICTION[self.publish]
         if self.plan is not None:
             for name in _FROM_PLAN:
                 options.pop(name, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blockyard.core.commands import Command, ExpireLeases, Resume
 from blockyard.core.config import PoolConfig
@@ -178,7 +178,13 @@ class Pools:
                 self._hub.note(name)
 
     async def create(
-        self, name: str, config: PoolConfig, plan: Plan | None = None, request: bytes | None = None
+        self,
+        name: str,
+        config: PoolConfig,
+        plan: Plan | None = None,
+        request: bytes | None = None,
+        *,
+        any_eviction: bool = False,
     ) -> tuple[Pool, bool]:
         """The pool of this name and configuration, and whether it is new.
 
@@ -187,6 +193,7 @@ class Pools:
             config: Sizes and options.
             plan: What they follow from, if they do.
             request: The request for it as it came, with a plan.
+            any_eviction: Whether one that stands may evict otherwise.
 
         Raises:
             PoolExists: It stands with another configuration or plan.
@@ -197,6 +204,8 @@ class Pools:
         async with self._changing:
             known = self._pools.get(name)
             if known is not None:
+                if any_eviction:
+                    config = replace(config, eviction=known.pool.config.eviction)
                 if known.pool.config != config or known.plan != plan:
                     raise PoolExists(
                         f"pool {name!r} has another configuration: delete it first, or choose another name"

@@ -121,7 +121,9 @@ def api_routes(pools: Pools, clock: Clock, hash_limit: HashLimit) -> APIRouter:
     ) -> PoolDescription:
         config, planned = await run_in_threadpool(body.configure)  # plans take their time
         request_of_plan = None if planned is None else await request.body()
-        made, is_new = await pools.create(pool, config, planned, request_of_plan)
+        made, is_new = await pools.create(
+            pool, config, planned, request_of_plan, any_eviction=body.eviction is None
+        )
         response.status_code = 201 if is_new else 200
         return PoolDescription.of(pool, made)
 

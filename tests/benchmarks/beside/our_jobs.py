@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.beside.jobs import requests_of, serve, timed
 from blockyard.core.commands import Admission, Allocate, Command, Commit, CreateLease, Free
-from blockyard.core.config import GroupConfig, PoolConfig, Publish
+from blockyard.core.config import Eviction, GroupConfig, PoolConfig, Publish
 from blockyard.core.errors import InsufficientBlocks
 from blockyard.core.ids import LeaseId, SequenceId
 from blockyard.core.pool import Pool
@@ -25,7 +25,10 @@ LEASE = LeaseId("benchmark")
 def do(job: Mapping[str, Any]) -> dict[str, Any]:
     publish = Publish(job["publish"])
     group = GroupConfig(kind="full_attention", block_size=job["block_size"])
-    pool = Pool(PoolConfig.of(num_blocks=job["num_blocks"], groups=[group], publish=publish))
+    eviction = Eviction(job.get("eviction", Eviction.LRU))
+    pool = Pool(
+        PoolConfig.of(num_blocks=job["num_blocks"], groups=[group], publish=publish, eviction=eviction)
+    )
     pool.apply(CreateLease(lease_id=LEASE, holder="benchmark", ttl_ms=10**9), 0)
     lots: list[list[tuple[Allocate, Command | None, Free]]] = []
     for number, request in enumerate(requests_of(job)):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from benchmarks.claims import (
     cluster,
     core_calls,
+    eviction,
     growth,
     memory,
     peer_rounds,
@@ -17,7 +18,7 @@ from benchmarks.claims.setting import Setting
 
 ALONE: dict[str, Callable[[Setting], Iterator[Figure]]] = {
     module.NAME: module.measure
-    for module in (core_calls, saturated, round_trip, memory, growth, replayed, cluster)
+    for module in (core_calls, eviction, saturated, round_trip, memory, growth, replayed, cluster)
 }
 NAMES = (*peer_rounds.NAMES, *ALONE)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.claims.figure import Figure
 from benchmarks.claims.setting import Setting
+from blockyard.core.config import Eviction
 
 NAME, BYTES_BOUND, OBJECTS_BOUND = "memory", 150, 1.2
 SCRIPT = Path(__file__).parents[1] / "bench_pool.py"
@@ -37,8 +38,9 @@ def measure(setting: Setting) -> Iterator[Figure]:
     yield figure.measured(*counts, unit="objects")
 
 
-def pool_figures(num_blocks: int) -> dict[str, Any]:
-    command = [sys.executable, str(SCRIPT), "--measure", "--num-blocks", str(num_blocks)]
+def pool_figures(num_blocks: int, eviction: Eviction = Eviction.LRU) -> dict[str, Any]:
+    options = ["--num-blocks", str(num_blocks), "--eviction", eviction]
+    command = [sys.executable, str(SCRIPT), "--measure", *options]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     figures: dict[str, Any] = json.loads(done.stdout)
     return figures

@@ -39,6 +39,8 @@ def _facts(stats: Statistics) -> Iterator[tuple[str, str]]:
     yield "cached", f"{stats.num_cached_blocks:,}"
     yield "usage", percent(stats.usage)
     yield "hit rate", percent(stats.hit_rate)
+    weight = "" if stats.eviction_weight is None else f", weight {stats.eviction_weight:g}"
+    yield "eviction", f"{stats.eviction}{weight}"
     yield "sequences", f"{stats.num_sequences:,}"
     yield "leases", f"{stats.num_leases:,}"
     if stats.num_pins:

@@ -1,6 +1,7 @@
 """A pool's definition and its snapshots as a journal keeps them."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import ormsgpack
@@ -38,7 +39,8 @@ def decode_definition(name: str, definition: bytes) -> tuple[PoolConfig, Plan | 
             f"pool {name!r} was made by another version, and this one cannot read its configuration: "
             f"{error}. Start the version that made it"
         ) from error
-    if planned_config != config:
+    # Which eviction a request gets that names none, a plan does not say, and versions differ in it.
+    if replace(planned_config, eviction=config.eviction) != config:
         raise NewerJournal(
             f"pool {name!r} was planned by another version, and this one plans it otherwise: start that "
             "version, drain the pool, and create it anew with this one"

@@ -16,6 +16,11 @@ export function hitRate(rate) {
   return rate === null || rate === undefined ? "no queries yet" : percent(rate);
 }
 
+/** "lru", or "adaptive, weight 0.5": what use counts for against recency at the moment. */
+export function eviction({ eviction: policy, eviction_weight: weight }) {
+  return weight === null ? policy : `${policy}, weight ${plain(weight)}`;
+}
+
 /** "2, 1 lost": how many there are, and how many of them have fallen silent. */
 export function workers({ num_workers: all, num_lost_workers: lost }) {
   return lost ? `${count(all)}, ${count(lost)} lost` : count(all);

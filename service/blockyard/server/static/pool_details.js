@@ -2,7 +2,7 @@
 
 import { BlockMap } from "./block_map.js";
 import { at, fillList, setText } from "./dom.js";
-import { count, hitRate, percent, plain, words, workers } from "./figures.js";
+import { count, eviction, hitRate, percent, plain, words, workers } from "./figures.js";
 import { PoolAudit } from "./pool_audit.js";
 import { PoolCharts } from "./pool_charts.js";
 import { PoolMembers } from "./pool_members.js";
@@ -92,6 +92,7 @@ function tiles(stats) {
     ["Cached", count(stats.num_cached_blocks)],
     ["Blocks", count(stats.num_blocks)],
     ["Hit rate", hitRate(stats.hit_rate)],
+    ["Eviction", eviction(stats)],
     ["Sequences", count(stats.num_sequences)],
     ["Leases", count(stats.num_leases)],
     ["Workers", workers(stats)],

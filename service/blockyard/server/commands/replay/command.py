@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from blockyard.core.config import Eviction
 from blockyard.server.commands.reach import Reach, access_options
 from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.own_server import OwnServer
@@ -45,6 +46,12 @@ WORKLOAD_OPTIONS = ("requests", "users", "system_prompts", "seed")
     help="Tokens a block.",
     **_default(f"that of TRACE, else {DEFAULT_WORKLOAD.block_size}"),
 )
+@click.option(
+    "--eviction",
+    type=click.Choice([policy.value for policy in Eviction]),
+    default=Eviction.LRU.value,
+    help="Which of the pool's free blocks lose their content first.",
+)
 @click.option("--url", help="A server that runs.", **_default("one of its own, on a free port"))
 @access_options
 @click.option("--pool", help="Name of the pool to make.", **_default("one not in use"))
@@ -79,6 +86,7 @@ def command(  # noqa: PLR0913 - click hands over each option under its name
     trace: Path | None,
     num_blocks: int,
     block_size: int | None,
+    eviction: str,
     server: Reach | None,
     pool: str | None,
     concurrency: int | None,
@@ -104,6 +112,7 @@ def command(  # noqa: PLR0913 - click hands over each option under its name
 
     \b
         blockyard replay
+        blockyard replay --num-blocks 2001 --eviction adaptive
         blockyard replay --num-blocks 2001 --concurrency 8
         blockyard replay trace.jsonl --num-blocks 10001 --block-size 512 --json
         blockyard replay trace.jsonl --steps --url http://127.0.0.1:8484
@@ -123,6 +132,7 @@ def command(  # noqa: PLR0913 - click hands over each option under its name
     options = ReplayOptions(
         num_blocks=num_blocks,
         block_size=source.block_size,
+        eviction=Eviction(eviction),
         concurrency=concurrency or (STEP_SEQUENCES if steps else 1),
         steps=steps,
         pool=pool,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from blockyard.core.config import Eviction
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
@@ -11,6 +13,7 @@ class ReplayOptions:
         num_blocks: Of the pool, the null block included.
         block_size: Tokens a block.
         concurrency: Sequences in flight at a time.
+        eviction: Of the pool.
         steps: Whether by the step protocol.
         pool: The pool's name, or None for one that is drawn.
     """
@@ -18,6 +21,7 @@ class ReplayOptions:
     num_blocks: int
     block_size: int
     concurrency: int
+    eviction: Eviction
     steps: bool
     pool: str | None
 

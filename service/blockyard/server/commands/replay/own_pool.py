@@ -9,10 +9,11 @@ import click
 from blockyard.client.client import Client, Pool
 from blockyard.client.errors import ConnectionLost
 from blockyard.core.errors import PoolExists
+from blockyard.server.commands.replay.options import ReplayOptions
 
 
 @contextmanager
-def own_pool(client: Client, name: str | None, num_blocks: int, block_size: int) -> Iterator[Pool]:
+def own_pool(client: Client, options: ReplayOptions) -> Iterator[Pool]:
     """A new pool, deleted at the end with all that it holds.
 
     It is ours beyond doubt: its hash seed is one that nobody else can know, so creating it finds no pool of
@@ -20,18 +21,21 @@ def own_pool(client: Client, name: str | None, num_blocks: int, block_size: int)
 
     Args:
         client: Of its server.
-        name: Not that of a pool that stands; None draws one.
-        num_blocks: The null block included.
-        block_size: Tokens a block.
+        options: Of the replay. Their pool is not one that stands.
 
     Raises:
         click.ClickException: A pool of this name stands: it is somebody's, and not ours to delete.
     """
-    name = name or f"replay-{secrets.token_hex(8)}"
+    name = options.pool or f"replay-{secrets.token_hex(8)}"
     seed = secrets.token_hex(16)  # changes nothing for us: we send hashes, and no tokens to be hashed
     try:
         pool = client.create_pool(
-            name, num_blocks=num_blocks, block_size=block_size, publish="on_allocate", hash_seed=seed
+            name,
+            num_blocks=options.num_blocks,
+            block_size=options.block_size,
+            publish="on_allocate",
+            eviction=options.eviction,
+            hash_seed=seed,
         )
     except PoolExists as error:
         raise click.ClickException(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 from plotext import figure
 
+from blockyard.server.commands.replay.options import ReplayOptions
 from blockyard.server.commands.replay.tally import Outcome, Point
 from blockyard.server.commands.table import percent, print_facts
 
@@ -13,17 +14,19 @@ PLOT_WIDTH = 78
 PLOT_HEIGHT = 12
 
 
-def print_report(title: str, outcome: Outcome, call: str) -> None:
+def print_report(title: str, outcome: Outcome, options: ReplayOptions) -> None:
     """Table and plot, 80 columns wide, on standard output.
 
     Args:
         title: What was replayed, and on what.
         outcome: What came of it.
-        call: The call whose latency was measured.
+        options: How it was put to the pool.
     """
+    call = "step" if options.steps else "allocate"
     print_facts(
         title,
         [
+            ("eviction", options.eviction.value),
             ("requests", f"{outcome.num_requests:,}"),
             ("input tokens", f"{outcome.input_tokens:,}"),
             ("cached tokens", f"{outcome.cached_tokens:,}"),

@@ -33,7 +33,7 @@ def replay(requests: Sequence[Request], options: ReplayOptions, server: Reach) -
     drive = driver_of(options)
     with (
         connected(server, RetryPolicy()) as client,
-        own_pool(client, options.pool, options.num_blocks, options.block_size) as pool,
+        own_pool(client, options) as pool,
     ):
         with progress_bar(len(requests)) as on_progress:
             tally = Tally(requests, on_progress)
@@ -57,4 +57,4 @@ def print_outcome(
         print_json({**named, **asdict(options), **asdict(outcome)})
         return
     name = f"a chat workload (seed {source.seed})" if isinstance(source, Workload) else source.path.name
-    print_report(f"{name} on {options}", outcome, "step" if options.steps else "allocate")
+    print_report(f"{name} on {options}", outcome, options)

@@ -35,6 +35,9 @@ def command(pool: str | None, server: Reach, interval_s: float, looks: int | Non
     Of POOL, if it is named, all is shown: a map of its blocks, who holds most of them, its workers, and how
     long calls to the server took in the last ten seconds.
 
+    In a wide terminal, a pool with adaptive eviction shows the weight that it has found for use against
+    recency; 0 is least recently used.
+
     Rates are those since the look before. Pools that refuse or evict much are short of blocks. A server
     measures calls while somebody watches: looks have to be less than ten seconds apart. Where the output is
     no terminal, the last look is printed.

@@ -18,7 +18,7 @@ HIGH_USAGE = 0.9
 BAR_WIDTH = 14
 WIDE = 110
 """Columns of a terminal that has room for all of it."""
-WIDE_COLUMNS = ("usage", "free", "cached", "hits", "seqs", "leases", "workers")
+WIDE_COLUMNS = ("usage", "free", "cached", "hits", "weight", "seqs", "leases", "workers")
 NARROW = 60
 """Columns of a terminal that has room for rates."""
 COLUMNS = ("usage", "free", "hits", "workers")
@@ -76,6 +76,8 @@ def _cell(column: str, stats: Statistics) -> Text:
             return Text(percent(stats.usage))
         case "hits":
             return Text("-" if stats.hit_rate is None else percent(stats.hit_rate))
+        case "weight":
+            return Text(stats.eviction if stats.eviction_weight is None else f"{stats.eviction_weight:g}")
         case "workers" if stats.num_lost_workers:
             return Text(f"{stats.num_workers:,}, {stats.num_lost_workers:,} lost", style="bold red")
         case _:
