@@ -79,6 +79,7 @@ class DecodeStep:
                 pool = client.create_pool(
                     f"pool-{len(self._decodings)}",
                     num_blocks=NUM_BLOCKS,
+                    eviction="lru",
                     groups=groups,
                     publish="on_commit" if manner.is_committing else "on_allocate",
                 )

@@ -39,7 +39,7 @@ class Calling:
     """
 
     def __init__(self, client: Client, name: str, num_blocks: int, num_live: int, stack: ExitStack) -> None:
-        pool = client.create_pool(name, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        pool = client.create_pool(name, num_blocks=num_blocks, block_size=BLOCK_SIZE, eviction="lru")
         self._lease: Lease = stack.enter_context(pool.lease("benchmark", 3_600_000))
         self._next = 0
         for _ in range(-(-num_blocks // PROMPT_BLOCKS)):

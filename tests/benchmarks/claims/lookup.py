@@ -25,7 +25,7 @@ class Lookup:
         self._num_calls = setting.pick(60, 2)
         server = stack.enter_context(running_server("--log-level", "error"))
         client = stack.enter_context(Client(server.url))
-        self._pool = client.create_pool("benchmark", num_blocks=10_000, block_size=BLOCK_SIZE)
+        self._pool = client.create_pool("benchmark", num_blocks=10_000, block_size=BLOCK_SIZE, eviction="lru")
         lease = stack.enter_context(self._pool.lease("benchmark", 3_600_000))
         self._hashes = block_hashes(0, 0, NUM_TOKENS)
         lease.allocate("sequence", NUM_TOKENS, block_hashes=self._hashes)

@@ -100,7 +100,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     num_pairs = setting.pick(600, 10)
     with running_server("--volatile", "--log-level", "error") as server:
         with Client(server.url) as client:
-            client.create_pool("pool", num_blocks=10_000, block_size=BLOCK_SIZE)
+            client.create_pool("pool", num_blocks=10_000, block_size=BLOCK_SIZE, eviction="lru")
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in BOUNDS}
         for number in range(setting.rounds):
             setting.note(f"round {number + 1}")

@@ -51,7 +51,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
             server = stack.enter_context(running_server("--volatile", "--log-level", "error"))
         serving = Serving(server.port, server.process.pid)
         client = stack.enter_context(Client(server.url))
-        pool = client.create_pool(POOL, num_blocks=10_000, block_size=BLOCK_SIZE)
+        pool = client.create_pool(POOL, num_blocks=10_000, block_size=BLOCK_SIZE, eviction="lru")
         lease = stack.enter_context(pool.lease("benchmark", 3_600_000)).lease_id
         for form in (Form.MSGPACK, Form.JSON):
             requests = [requests_of(number, lease, form) for number in range(NUM_CONNECTIONS)]
