@@ -97,7 +97,6 @@ MUST_HAPPEN = (
     "evictions of pinned blocks",
     "evictions by grade",
     "counts come back",
-    "the weight changes",
     "expired pins",
     "expired leases",
     "sequences freed by expiry",
