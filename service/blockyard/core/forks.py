@@ -121,8 +121,7 @@ class Forks:
 
     def shares(self, group: GroupIndex, sequence: Sequence) -> bool:
         """Whether what ``sequence`` writes next in ``group`` goes into a block that others share."""
-        position = self._open_position(group, sequence)
-        return position is not None
+        return self._open_position(group, sequence) is not None
 
     def write(self, group: GroupIndex, sequence: Sequence, copies: Copies) -> None:
         """Let ``sequence`` have a copy of the block that it is about to write into, if it is shared."""
