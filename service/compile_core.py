@@ -46,7 +46,6 @@ MODULES = (
     "prefix_lookup",
     "remembered_counts",
     "reply_memory",
-    "remembered_counts",
     "residency",
     "retention",
     "sequence",

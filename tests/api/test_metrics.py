@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.support import make_api, make_lease, make_pool
+from api.support import block_hashes, make_api, make_lease, make_pool
 from blockyard.core.residency import Residency
 from blockyard.core.statistics import Counters
 from blockyard.server.metrics import COUNTER_HELP, POOLS_A_SLICE, RESIDENCY_HELP
@@ -33,22 +33,26 @@ def allocate(api: TestClient, pool: str, lease_id: str, sequence_id: str, num_to
 def test_figures_are_those_of_stats() -> None:
     with make_api() as api:
         pool = make_pool(api, "busy")
-        allocate(api, pool, make_lease(api, pool), "a", num_tokens=9)
-        api.post(f"{pool}/pins", json={"token_ids": [1] * 4, "ttl_ms": 60_000})
+        lease_id = make_lease(api, pool)
+        allocate(api, pool, lease_id, "a", num_tokens=9)
+        known = {"num_computed_tokens": 9, "block_hashes": block_hashes(1, 2)}
+        api.post(f"{pool}/commit", json={"lease_id": lease_id, "sequence_id": "a", **known})
+        for hashes, hard in ((block_hashes(1, 2), False), (block_hashes(1), True)):
+            api.post(f"{pool}/pins", json={"block_hashes": hashes, "hard": hard, "ttl_ms": 60_000})
         stats = api.get(f"{pool}/stats").json()
         samples = scrape(api)
     assert samples["blockyard_pool_blocks", "busy", "held"] == stats["num_held_blocks"] == 3
     assert samples["blockyard_pool_blocks", "busy", "free"] == stats["num_free_blocks"]
-    assert samples["blockyard_pool_cached_blocks", "busy"] == stats["num_cached_blocks"]
+    assert samples["blockyard_pool_cached_blocks", "busy"] == stats["num_cached_blocks"] == 2
     assert samples["blockyard_pool_usage_ratio", "busy"] == stats["usage"]
     assert samples["blockyard_pool_prefix_hit_ratio", "busy"] == stats["hit_rate"] == 0.0
     assert samples["blockyard_pool_eviction_weight", "busy"] == stats["eviction_weight"]
     assert samples["blockyard_pool_sequences", "busy"] == stats["num_sequences"] == 1
     assert samples["blockyard_pool_leases", "busy"] == stats["num_leases"] == 1
-    assert samples["blockyard_pool_pins", "busy"] == stats["num_pins"] == 1
-    for kind in ("soft", "hard"):
+    assert samples["blockyard_pool_pins", "busy"] == stats["num_pins"] == 2
+    for kind, num_blocks in (("soft", 2), ("hard", 1)):
         pinned = samples["blockyard_pool_pinned_blocks", kind, "busy"]
-        assert pinned == stats[f"num_{kind}_pinned_blocks"] == 0
+        assert pinned == stats[f"num_{kind}_pinned_blocks"] == num_blocks
     assert samples["blockyard_pool_epoch", "busy"] == stats["epoch"]
     for counter, value in stats["counters"].items():
         assert samples[f"blockyard_pool_{counter.removeprefix('num_')}_total", "busy"] == value

@@ -1,20 +1,12 @@
 """Pins and bulk prefixes as both clients see them."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from blockyard.client import AsyncClient, Client, InvalidRequest, PinNotFound, Pool, Prefix, PrefixNotCached
-from server_process import running_server
 
 HASHES = [bytes([number]) * 32 for number in range(1, 5)]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_server("--log-level", "warning") as server:
-        yield server.url
 
 
 def make_pool(client: Client, name: str) -> Pool:
@@ -26,9 +18,9 @@ def make_pool(client: Client, name: str) -> Pool:
     return pool
 
 
-def test_a_prefix_is_pinned_renewed_and_given_up(url: str) -> None:
-    with Client(url) as client:
-        pool = make_pool(client, "sync")
+def test_a_prefix_is_pinned_renewed_and_given_up(server_url: str, pool_name: str) -> None:
+    with Client(server_url) as client:
+        pool = make_pool(client, pool_name)
         hard = pool.pin(60_000, block_hashes=HASHES[:3], hard=True)
         assert (hard.num_tokens, hard.num_cached_tokens, hard.num_blocks) == (12, 12, 3)
         soft = pool.pin(60_000, block_hashes=HASHES)
@@ -46,9 +38,9 @@ def test_a_prefix_is_pinned_renewed_and_given_up(url: str) -> None:
             pool.unpin(soft.pin_id)
 
 
-def test_many_prefixes_are_looked_for_in_one_call(url: str) -> None:
-    with Client(url) as client:
-        pool = make_pool(client, "prefixes")
+def test_many_prefixes_are_looked_for_in_one_call(server_url: str, pool_name: str) -> None:
+    with Client(server_url) as client:
+        pool = make_pool(client, pool_name)
         asked = [
             Prefix(block_hashes=HASHES),
             Prefix(block_hashes=HASHES, num_tokens=9),
@@ -59,10 +51,10 @@ def test_many_prefixes_are_looked_for_in_one_call(url: str) -> None:
             pool.cached_prefixes([Prefix(), Prefix(token_ids=[-1])])
 
 
-def test_the_asynchronous_client_does_the_same(url: str) -> None:
+def test_the_asynchronous_client_does_the_same(server_url: str, pool_name: str) -> None:
     async def run() -> None:
-        async with AsyncClient(url) as client:
-            pool = await client.create_pool("async", num_blocks=100, block_size=4)
+        async with AsyncClient(server_url) as client:
+            pool = await client.create_pool(pool_name, num_blocks=100, block_size=4)
             pin = await pool.pin(60_000, block_hashes=HASHES)
             assert (await pool.renew_pin(pin.pin_id)).pin_id == pin.pin_id
             assert [each.pin_id for each in await pool.pins()] == [pin.pin_id]

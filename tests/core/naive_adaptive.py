@@ -31,8 +31,8 @@ class NaiveAdaptive(NaiveBlocks):
         known: Of each block that has a hash, or had one.
         freed_at: When each block was freed last, in blocks used.
         now: Blocks used so far: taken, but for pinned ones, and found.
-        remembered: Counts of evicted blocks: every sixth, and each that was freed at another time than the
-            one evicted before it.
+        remembered: Counts of evicted blocks: every eighth by its id, and each that was freed at another
+            time than the one evicted before it.
         evicted_at: When that had been freed.
         trial: Says what the weight is.
         num_by_grade: Blocks that were evicted before one that had been freed earlier.

@@ -8,8 +8,9 @@ the first one of some ring. With a weight of nothing that is least recently used
     ring of grade 0     freed at 90, 93, 97        worth 0       scores from 90 on
     ring of grade 8     freed at 60, 61, 99        worth 40      scores from 100 on
 
-Counts outlive the blocks: of those that are evicted, every eighth and each that begins a run is remembered.
-When content comes back, all that stands before what is remembered of it came with it, and is as well known.
+Counts outlive the blocks: of those that are evicted, every eighth by its id is remembered, and each that was
+freed at another time than the one before it. When content comes back, all that stands before what is
+remembered of it came with it, and is as well known.
 """
 
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ from blockyard.core.remembered_counts import RememberedCounts
 from blockyard.core.weight_trial import WeightTrial
 
 REMEMBERED_EVERY: Final = 8
+"""Of blocks by their ids, so that it is the same whether they are evicted at once or one by one."""
 UNREMEMBERED: Final = 2
 """Blocks behind the last one that is remembered, taken for known as well, as some are."""
 _NEVER: Final = 2**62

@@ -267,7 +267,7 @@ class Allocator:
         factor = kind.block_size // self._config.hash_block_size
         begin, table.num_published = table.num_published, end
         parent = table.block_ids[begin - 1] if begin else NULL_BLOCK
-        is_shared = begin * kind.block_size < sequence.num_forked_tokens  # and published by others, it may be
+        is_shared = begin * kind.block_size < sequence.num_forked_tokens  # another may have published it
         if (
             self._retention.interval is None
             and self._events is None
@@ -294,7 +294,7 @@ class Allocator:
     def _is_publishable(
         self, kind: Kind, store: BlockStore, position: int, block: BlockId, sequence: Sequence
     ) -> bool:
-        """Whether the block at ``position`` of a table is there and written, and no hit by a fork's doing."""
+        """Whether the block at ``position`` of a table is there and written, and no fork has published it."""
         return (
             block != NULL_BLOCK
             and (not kind.keeps_states or self._is_written(kind, position, sequence))
@@ -385,8 +385,10 @@ class Allocator:
                 continue
             block = table.block_ids[position]
             if kind.keeps_states:
-                is_ripe = self._ends_inside_blocks and sequence.num_granted_tokens == num_tokens == edge
-                is_ripe = is_ripe and sequence.num_forked_tokens != edge
+                is_ripe = (
+                    self._ends_inside_blocks
+                    and sequence.num_granted_tokens == num_tokens == edge != sequence.num_forked_tokens
+                )
             else:
                 is_ripe = self._ends_inside_blocks or position < table.num_published
             if is_ripe and block != NULL_BLOCK and edge_hash not in store.hashes_of(block):

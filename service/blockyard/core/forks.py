@@ -43,18 +43,16 @@ class Forks:
         kinds: One a group.
         stores: Likewise; the device's blocks for all but those of the host.
         device: The device's blocks.
-
-    Attributes:
-        replaced: What `write` has replaced since it was last taken.
     """
 
-    __slots__ = ("_device", "_kinds", "_stores", "replaced")
+    __slots__ = ("_device", "_kinds", "_replaced", "_stores")
 
     def __init__(self, kinds: SequenceOf[Kind], stores: SequenceOf[BlockStore], device: BlockStore) -> None:
         self._kinds = kinds
         self._stores = stores
         self._device = device
-        self.replaced: Replaced = []
+        self._replaced: Replaced = []
+        """By `write`, since it was last taken."""
 
     def check(
         self,
@@ -121,8 +119,7 @@ class Forks:
 
     def shares(self, group: GroupIndex, sequence: Sequence) -> bool:
         """Whether what ``sequence`` writes next in ``group`` goes into a block that others share."""
-        position = self._open_position(group, sequence)
-        return position is not None
+        return self._open_position(group, sequence) is not None
 
     def write(self, group: GroupIndex, sequence: Sequence, copies: Copies) -> None:
         """Let ``sequence`` have a copy of the block that it is about to write into, if it is shared."""
@@ -132,7 +129,7 @@ class Forks:
             block = table.block_ids[position]
             _leave(store, block)
             copy = table.block_ids[position] = copy_of(block, store, copies)
-            self.replaced.append([sequence.handle, group, position, copy])
+            self._replaced.append([sequence.handle, group, position, copy])
 
     def leave(self, sequence: Sequence) -> None:
         """``sequence`` is about to give back its blocks."""
@@ -143,9 +140,9 @@ class Forks:
 
     def take_replaced(self) -> Replaced | None:
         """What has been replaced since this was last asked; None for nothing."""
-        if not self.replaced:
+        if not self._replaced:
             return None
-        replaced, self.replaced = self.replaced, []
+        replaced, self._replaced = self._replaced, []
         return replaced
 
     def problems(self, sequences: Iterable[Sequence]) -> list[str]:

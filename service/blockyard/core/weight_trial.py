@@ -39,6 +39,7 @@ from blockyard.core.packing import pack_long_vector, unpack_long_vector
 _MAX_SAMPLE: Final = 1_536
 """Blocks of the sample that each cache holds, at most."""
 _NUM_WAYS: Final = 8
+"""Places that a mark has: where all are taken, the one that was used the longest ago gives way."""
 _FIRST_WEIGHT: Final = 2
 """Half: it is good enough for most until more is known."""
 _FIRST_FAVOR: Final = 0.06
@@ -52,8 +53,10 @@ _INERTIA: Final = 0.1
 _HALF_LIFE: Final = 10
 """After so many times the pool's blocks were used, what was gained counts half."""
 _MIN_HALF_LIFE_BLOCKS: Final = 20_000
+"""But in no fewer uses of blocks: those of a small pool turn over within few requests."""
 _LN_2: Final = 0.6931471805599453
 _SPARE_TICKS: Final = 1_024
+"""Slots of a ring beyond twice what the highest grade is worth."""
 _UNKNOWN: Final = -(2**62)
 
 
@@ -89,7 +92,7 @@ class WeightTrial:
     )
 
     def __init__(self, num_blocks: int) -> None:
-        self._shift = max((num_blocks // _MAX_SAMPLE).bit_length(), 0)
+        self._shift = (num_blocks // _MAX_SAMPLE).bit_length()
         self._every = 1 << self._shift
         self._keep = max(num_blocks >> self._shift, 1)
         self._tick_blocks = max(num_blocks // TICKS, 1)

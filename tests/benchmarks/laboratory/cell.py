@@ -82,9 +82,7 @@ def measure(workload: Workload, capacity: int) -> Cell:
         num_skipped=len(workload.requests) - len(served),
         num_blocks=sum(len(each.block_hashes) for each in served),
         num_tokens=sum(each.num_tokens for each in served),
-        num_cached_tokens={
-            policy: replay(workload, num_blocks, policy).num_cached_tokens for policy in Eviction
-        },
+        num_cached_tokens={policy: replay(workload, num_blocks, policy) for policy in Eviction},
         num_optimal_hits=optimal_hits([each.block_hashes for each in served], capacity),
     )
 

@@ -39,7 +39,7 @@ def decode_definition(name: str, definition: bytes) -> tuple[PoolConfig, Plan | 
             f"pool {name!r} was made by another version, and this one cannot read its configuration: "
             f"{error}. Start the version that made it"
         ) from error
-    # Which eviction a request gets that names none, a plan does not say, and versions differ in it.
+    # A request that names no eviction gets the default, which no plan says, and in which versions differ.
     if replace(planned_config, eviction=config.eviction) != config:
         raise NewerJournal(
             f"pool {name!r} was planned by another version, and this one plans it otherwise: start that "
