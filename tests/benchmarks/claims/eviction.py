@@ -41,7 +41,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
                 setting.note(f"round {number + 1}: {workload.what}, both policies")
                 for eviction, measured in times_ms.items():
                     measured.append(1e3 * ours.do({**job, "eviction": eviction})["seconds"])
-            yield figure.measured(times_ms[Eviction.ADAPTIVE], times_ms[Eviction.LRU], other="least recently")
+            yield figure.measured(times_ms[Eviction.ADAPTIVE], times_ms[Eviction.LRU], other="lru")
     num_blocks = setting.pick(1_000_000, 20_000)
     setting.note(f"pools of {num_blocks:,} blocks")
     full = {eviction: pool_figures(num_blocks, eviction)["bytes_a_block_full"] for eviction in Eviction}
