@@ -314,3 +314,14 @@ def test_a_fork_of_a_fork_that_is_admitted_under_a_used_id_begins_anew() -> None
     reply = pool.pool.apply(Step(lease_id=LEASE, admit=[admission]), 0)
     assert isinstance(reply, Stepped)
     assert pool.table("b") == [3, 4]
+
+
+def test_tables_of_one_calls_forks_are_no_longer_in_all_than_a_server_can_tell() -> None:
+    """Entries of recurrent layers' tables take no blocks, so that the pool's size bounds nothing."""
+    pool = WorkedPool(group("mamba", mamba_cache_mode="align"))
+    admission = Admission(sequence_id=SequenceId("a"), num_tokens=2**22)
+    pool.pool.apply(Step(lease_id=LEASE, admit=[admission]), 0)
+    names = [SequenceId(f"n{number}") for number in range(9)]
+    with pytest.raises(InvalidRequest, match="entries"):
+        pool.pool.apply(Fork(lease_id=LEASE, sequence_id=SequenceId("a"), new_sequence_ids=names), 0)
+    pool.pool.apply(Fork(lease_id=LEASE, sequence_id=SequenceId("a"), new_sequence_ids=names[:8]), 0)

@@ -301,6 +301,16 @@ def test_the_audit_finds_a_block_that_is_charged_to_another() -> None:
     assert "charged" in pool.audit().problems[0]
 
 
+def test_a_prompt_that_repeats_a_hash_gives_its_blocks_back() -> None:
+    pool = make_pool()
+    allocate(pool, RED, "first", 2, block_hashes=hashes(1))
+    second = allocate(pool, RED, "second", 5, block_hashes=hashes(1, 1))
+    assert second.block_ids[0][0] == second.block_ids[0][1]
+    pool.apply(DeleteLease(tenant=RED, lease_id=LeaseId(RED)), 0)
+    assert pool.audit().problems == []
+    assert pool.tenant(RED).num_held_blocks == 0
+
+
 def test_a_worker_of_an_operator_serves_all_tenants() -> None:
     pool = make_pool()
     pool.apply(RegisterWorker(worker_id=WorkerId("w"), rank=0, device="cpu", incarnation="1"), 0)

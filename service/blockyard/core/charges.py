@@ -103,7 +103,10 @@ class Charges:
         self._charge(num_gained)
 
     def release(self, blocks: list[BlockId], counts: "vec[i64]") -> None:
-        """``blocks`` are held once less, by whoever acts; ``counts`` is how often they still are."""
+        """``blocks`` are held once less, by whoever acts; ``counts`` is how often they still are.
+
+        A block may be named twice: a prompt that repeats a hash has it twice in its table.
+        """
         owners, number = self._owners, self.acting.number
         num_lost = 0
         block: i64
@@ -113,11 +116,13 @@ class Charges:
             owner = int(owners[block])
             if owner == SEVERAL:
                 num_lost += self._leave(int(block), number)
-            else:
-                assert owner == number, f"block {block} is not the tenant's that gives it back"
+            elif owner == number:
                 if counts[block] == 0:
                     owners[block] = NOBODY
                     num_lost += 1
+            else:
+                is_again = owner == NOBODY and counts[block] == 0
+                assert is_again, f"block {block} is not the tenant's that gives it back"
         self._charge(-num_lost)
 
     def num_foreign(self, blocks: list[BlockId]) -> int:

@@ -29,6 +29,9 @@ from blockyard.core.sequence import BlockTable, Sequence
 MAX_FORKS: Final = 128
 """Of one call, whose reply has a table for each."""
 
+MAX_FORKED_ENTRIES: Final = 2**23
+"""Entries in all tables of one call's forks: an entry takes memory and time also where it is null."""
+
 Copies: TypeAlias = list[tuple[BlockId, BlockId]]
 """Blocks to copy, from and to."""
 
@@ -68,8 +71,9 @@ class Forks:
             known: Ids that the lease has already.
 
         Raises:
-            InvalidRequest: There are none, too many or one twice, or one is known; or a block of ``sequence``
-                that has to be copied lies on the host: reported copies are the device's.
+            InvalidRequest: There are none, too many or one twice, or one is known; their tables would be too
+                long in all; or a block of ``sequence`` that has to be copied lies on the host: reported
+                copies are the device's.
         """
         if not 0 < len(new_ids) <= MAX_FORKS:
             raise InvalidRequest.of("new_sequence_ids", f"has {len(new_ids)} ids: 1 to {MAX_FORKS} are taken")
@@ -78,6 +82,13 @@ class Forks:
         for sequence_id in new_ids:
             if sequence_id in known:
                 raise InvalidRequest.of("new_sequence_ids", f"{sequence_id!r} is a sequence's already")
+        num_entries = sum(len(table.block_ids) for table in sequence.tables)
+        if num_entries * len(new_ids) > MAX_FORKED_ENTRIES:
+            raise InvalidRequest.of(
+                "new_sequence_ids",
+                f"has {len(new_ids)} ids, each for {num_entries} entries of block tables: at most "
+                f"{MAX_FORKED_ENTRIES} entries are made by one call",
+            )
         for kind, store in zip(self._kinds, self._stores, strict=True):
             is_open = kind.open_position(sequence.num_granted_tokens) is not None
             if store is not self._device and (is_open or kind.overwrites_blocks):
