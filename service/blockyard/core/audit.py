@@ -219,11 +219,14 @@ def _is_content_right(pool: "Pool", sequence: Sequence, group: GroupIndex, table
     if not table.num_published:
         return True
     config = pool.config
-    hashes = pool.stores[config.groups[group].is_host_resident].hashes
+    store = pool.stores[config.groups[group].is_host_resident]
+    hashes = store.hashes
     told = coarser_view(sequence.block_hashes, config.groups[group].block_size // config.hash_block_size)
     published = table.block_ids[: table.num_published]
     return all(
-        not 0 < block < len(hashes) or hashes[block] in (block_hash, None)  # the null block, or a foreign one
+        not 0 < block < len(hashes)  # the null block, or a foreign one
+        or hashes[block] in (block_hash, None)
+        or block_hash in store.hashes_of(block)
         for block, block_hash in zip(published, told, strict=False)
     )
 

@@ -15,6 +15,7 @@ the sample score how much, in ticks, is easily counted:
 When content is used again, each cache that held it has a hit. What one has more than least recently used is
 its gain; that of the latest uses counts the most. A weight is chosen for its gain less some of its standard
 deviation, request by request, so that few lucky requests are no reason to leave what is known to be good.
+Least recently used is left only for a gain that is beyond doubt.
 """
 
 from itertools import accumulate
@@ -42,12 +43,14 @@ _NUM_WAYS: Final = 8
 """Places that a mark has: where all are taken, the one that was used the longest ago gives way."""
 _FIRST_WEIGHT: Final = 2
 """Half: it is good enough for most until more is known."""
-_FIRST_FAVOR: Final = 0.06
+_FIRST_FAVOR: Final = 0.16
 """What speaks for it at the beginning, as a share of the blocks that each cache holds of the sample."""
-_FAVOR_HALF_LIFE: Final = 4
+_FAVOR_HALF_LIFE: Final = 2.2
 """After so many times the pool's blocks were used, half as much does."""
 _DOUBT: Final = 0.4
 """Standard deviations that are taken off a gain."""
+_CAUTION: Final = 1.0
+"""Likewise, how many more a gain has to be worth before least recently used is left."""
 _INERTIA: Final = 0.1
 """Likewise, by how many another weight has to be better."""
 _HALF_LIFE: Final = 10
@@ -252,6 +255,8 @@ class WeightTrial:
         self._favor *= 1 - _LN_2 / (_FAVOR_HALF_LIFE * TICKS)
         sure[_FIRST_WEIGHT] += self._favor
         best = sure.index(max(sure))
+        if not self.weight and sure[best] < _CAUTION * spread[best]:
+            return
         if sure[best] > sure[self.weight] + _INERTIA * spread[best]:
             self.weight = best
 
