@@ -43,9 +43,11 @@ _NUM_WAYS: Final = 8
 """Places that a mark has: where all are taken, the one that was used the longest ago gives way."""
 _FIRST_WEIGHT: Final = 2
 """Half: it is good enough for most until more is known."""
-_FIRST_FAVOR: Final = 0.16
-"""What speaks for it at the beginning, as a share of the blocks that each cache holds of the sample."""
-_FAVOR_HALF_LIFE: Final = 2.2
+_FIRST_FAVOR: Final = 0.06
+"""What speaks for it at the beginning, as a share of the blocks that each cache holds of the sample: as many
+times that as chance has more to say where only some of the content is looked at, the root of one in how many.
+"""
+_FAVOR_HALF_LIFE: Final = 4
 """After so many times the pool's blocks were used, half as much does."""
 _DOUBT: Final = 0.4
 """Standard deviations that are taken off a gain."""
@@ -123,7 +125,7 @@ class WeightTrial:
         half_life = max(_HALF_LIFE * num_blocks, _MIN_HALF_LIFE_BLOCKS) / self._tick_blocks
         self._staying = 1 - _LN_2 / half_life
         self._gains = [0.0] * NUM_WEIGHTS
-        self._favor = _FIRST_FAVOR * self._keep
+        self._favor = _FIRST_FAVOR * self._keep * sqrt(self._every)
         self._deviations = [0.0] * NUM_WEIGHTS
         self.weight = _FIRST_WEIGHT
 
