@@ -168,16 +168,16 @@ class AdaptiveQueue(FreeQueue):
         What is behind it may have been found behind another block of the same content, which may go earlier.
         """
         hashes, known = self._hashes, self._known
-        level: i64 = 0
-        level_of_run: i64 = 0
+        highest: i64 = 0
         block: i64
         for block in blocks:
-            if hashes[block] is None:
-                continue
             own = known[block]
-            level = max(level, (own & 0xFF) // NUM_RUN_LEVELS)
-            level_of_run = max(level_of_run, (own & 0xFF) % NUM_RUN_LEVELS)
-            known[block] = (own & ~0xFF) | (level * NUM_RUN_LEVELS + level_of_run)
+            grade = own & 0xFF
+            if grade == highest or hashes[block] is None:
+                continue  # as most are, and then it stays as it is
+            level = max(highest // NUM_RUN_LEVELS, grade // NUM_RUN_LEVELS)
+            highest = level * NUM_RUN_LEVELS + max(highest % NUM_RUN_LEVELS, grade % NUM_RUN_LEVELS)
+            known[block] = (own & ~0xFF) | highest
 
     def note_all_forgotten(self, further: list[BlockId]) -> None:
         """See `FreeQueue.note_all_forgotten`. The blocks keep their order."""
