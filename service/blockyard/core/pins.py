@@ -5,7 +5,7 @@ It takes nothing from anybody as long as other blocks are free. A hard pin holds
 quota: they are not evicted at all. It ends when a worker's memory is lost, as what it holds is then gone.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from blockyard.core.block_store import BlockStore
@@ -13,6 +13,7 @@ from blockyard.core.commands import CreatePin, DeletePin, RenewPin
 from blockyard.core.config import PoolConfig
 from blockyard.core.content import Told
 from blockyard.core.errors import InvalidRequest, PinNotFound, PrefixNotCached
+from blockyard.core.expiring import Expiring, check_ttl
 from blockyard.core.ids import BlockHash, BlockId, PinId, TenantId
 from blockyard.core.pin import Pin
 from blockyard.core.replies import Pinned
@@ -22,36 +23,23 @@ from blockyard.core.tenants import Tenant, Tenants
 from blockyard.core.whole_prefix import WholePrefix
 
 
-class Pins(Mapping[PinId, Pin]):
-    """All that have not ended, by their ids, in the order of their making; none at first.
+class Pins(Expiring[PinId, Pin]):
+    """The pins that have not ended.
 
     Args:
         config: The pool's configuration.
         stores: Its blocks.
         sequences: Knows the hashes of what is told, and what of it is cached.
-
-    Attributes:
-        next_expiry_ms: A lower bound: none runs out before this time. None where there was none to run out.
     """
 
     def __init__(self, config: PoolConfig, stores: Sequence[BlockStore], sequences: Sequences) -> None:
+        super().__init__()
         self._config = config
         self._stores = stores
         self._sequences = sequences
         self._whole = WholePrefix(config, stores)
-        self._by_id: dict[PinId, Pin] = {}
         self._times_held: dict[BlockId, int] = {}
         """By hard pins: of the device's blocks, how often."""
-        self.next_expiry_ms: int | None = None
-
-    def __getitem__(self, pin_id: PinId) -> Pin:
-        return self._by_id[pin_id]
-
-    def __iter__(self) -> Iterator[PinId]:
-        return iter(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
 
     @property
     def num_soft_pinned_blocks(self) -> int:
@@ -72,7 +60,7 @@ class Pins(Mapping[PinId, Pin]):
             PrefixNotCached: A hard pin's prefix is not cached as a whole.
             InsufficientBlocks: Too few blocks are free for a hard pin to hold those of its prefix.
         """
-        _check_ttl(command.ttl_ms)
+        check_ttl(command.ttl_ms)
         if command.pin_id in self._by_id:
             raise InvalidRequest.of("pin_id", "is a pin's already")
         told = Told(
@@ -111,7 +99,7 @@ class Pins(Mapping[PinId, Pin]):
             PinNotFound: There is none of this id, it is another tenant's, or it has run out.
         """
         if command.ttl_ms is not None:
-            _check_ttl(command.ttl_ms)
+            check_ttl(command.ttl_ms)
         pin = self._find(command, now_ms)
         pin.ttl_ms = pin.ttl_ms if command.ttl_ms is None else command.ttl_ms
         pin.expires_at_ms = now_ms + pin.ttl_ms
@@ -124,17 +112,9 @@ class Pins(Mapping[PinId, Pin]):
 
     def expire(self, now_ms: int) -> tuple[list[PinId], int]:
         """End those that have run out, the first at the front; with them, how many blocks became free."""
-        run_out = [pin for pin in self._by_id.values() if pin.expires_at_ms <= now_ms]
-        run_out.sort(key=lambda pin: (pin.expires_at_ms, pin.pin_id))
+        run_out = self.run_out(now_ms)
         num_freed = sum(self._end(pin) for pin in run_out)
-        self.next_expiry_ms = min((pin.expires_at_ms for pin in self._by_id.values()), default=None)
         return [pin.pin_id for pin in run_out], num_freed
-
-    def resume(self, since_ms: int, now_ms: int) -> None:
-        """Give those their time anew that had some left at ``since_ms``."""
-        for pin in self._by_id.values():
-            if pin.expires_at_ms > since_ms:
-                pin.expires_at_ms = max(pin.expires_at_ms, now_ms + pin.ttl_ms)
 
     def end_hard(self) -> None:
         """End those that hold blocks."""
@@ -291,12 +271,3 @@ class Pins(Mapping[PinId, Pin]):
             self._times_held[block] -= 1
             if self._times_held[block] == 0:
                 del self._times_held[block]
-
-    def _note_expiry(self, pin: Pin) -> None:
-        if self.next_expiry_ms is None or pin.expires_at_ms < self.next_expiry_ms:
-            self.next_expiry_ms = pin.expires_at_ms
-
-
-def _check_ttl(ttl_ms: int) -> None:
-    if ttl_ms < 1:
-        raise InvalidRequest.of("ttl_ms", "must be at least 1")

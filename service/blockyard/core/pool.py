@@ -30,6 +30,7 @@ from blockyard.core.errors import (
     SequenceNotFound,
     StaleEpoch,
 )
+from blockyard.core.expiring import check_ttl
 from blockyard.core.extra_keys import Extras
 from blockyard.core.ids import NO_TENANT, BlockHash, SequenceId, TenantId, WorkerId
 from blockyard.core.kv_events import KvEvents
@@ -322,8 +323,7 @@ class Pool:
     # Leases
 
     def _create_lease(self, command: ask.CreateLease) -> tell.LeaseGranted:
-        if command.ttl_ms < 1:
-            raise InvalidRequest.of("ttl_ms", "must be at least 1")
+        check_ttl(command.ttl_ms)
         if command.lease_id in self.leases:
             raise InvalidRequest.of("lease_id", "is a lease's already")
         lease = Lease(
