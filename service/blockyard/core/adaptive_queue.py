@@ -25,13 +25,13 @@ from blockyard.core.grade import (
     MAX_COUNT,
     NUM_GRADES,
     NUM_RUN_LEVELS,
-    NUM_WEIGHTS,
     QUARTER_WEIGHTS,
     TICKS,
+    WORTHS,
     count_level,
     grade_of,
+    higher_of_both,
     run_level,
-    worth,
 )
 from blockyard.core.ids import NULL_BLOCK, BlockHash, BlockId
 from blockyard.core.marks import marks_of
@@ -82,9 +82,7 @@ class AdaptiveQueue(FreeQueue):
         """When the last block that was evicted had been freed."""
         num_usable = max(num_blocks - 1, 1)
         tick_blocks = max(num_usable // TICKS, 1)
-        self._worth = vec[i64](
-            [worth(w, grade) * tick_blocks for w in range(NUM_WEIGHTS) for grade in range(NUM_GRADES)]
-        )
+        self._worth = vec[i64]([ticks * tick_blocks for ticks in WORTHS])
         """By weight and grade, in blocks used."""
         self._remembered = RememberedCounts(num_usable)
         self._trial = WeightTrial(num_usable)
@@ -114,7 +112,7 @@ class AdaptiveQueue(FreeQueue):
         """See `FreeQueue.note_hit`. Each was used once more, and is as well known as what is behind it."""
         hashes, known = self._hashes, self._known
         block_hashes: list[BlockHash] = []
-        level = level_of_run = 0
+        highest = 0
         before: i64 = -1
         after: i64 = 0
         block: i64
@@ -127,10 +125,8 @@ class AdaptiveQueue(FreeQueue):
             if own != before:
                 before = own
                 count = min((own >> 8) + 1, MAX_COUNT)
-                grade = own & 0xFF
-                level = max(level, grade // NUM_RUN_LEVELS, count_level(count))
-                level_of_run = max(level_of_run, grade % NUM_RUN_LEVELS)
-                after = (count << 8) | grade_of(level, level_of_run)
+                highest = higher_of_both(highest, higher_of_both(own & 0xFF, grade_of(count_level(count), 0)))
+                after = (count << 8) | highest
             known[block] = after
         self._now += len(block_hashes)
         self._trial.note_used(marks_of(block_hashes), 0, self._now)
@@ -144,13 +140,9 @@ class AdaptiveQueue(FreeQueue):
         num_known = 0
         if num_remembered:
             num_known = min(num_remembered + UNREMEMBERED, len(blocks))
-        level_of_run = run_level(max(len(blocks) - num_known, 1))
-        most = NUM_GRADES // NUM_RUN_LEVELS
-        if self._hashes[parent] is not None:
-            grade = self._known[parent] & 0xFF
-            most = grade // NUM_RUN_LEVELS
-            level_of_run = min(level_of_run, grade % NUM_RUN_LEVELS)
         known = self._known
+        most = known[parent] & 0xFF if self._hashes[parent] is not None else NUM_GRADES - 1
+        level_of_run = min(run_level(max(len(blocks) - num_known, 1)), most % NUM_RUN_LEVELS)
         new: i64 = (1 << 8) | grade_of(0, level_of_run)
         block: i64
         for block in blocks:
@@ -159,7 +151,9 @@ class AdaptiveQueue(FreeQueue):
         for at in range(num_known - 1, -1, -1):
             its_count = self._remembered.recall(marks[min(at, num_remembered - 1)])
             count = max(count, min(its_count + 1, MAX_COUNT))
-            known[blocks[at]] = (count << 8) | grade_of(min(count_level(count), most), level_of_run)
+            known[blocks[at]] = (count << 8) | grade_of(
+                min(count_level(count), most // NUM_RUN_LEVELS), level_of_run
+            )
         self._trial.note_used(marks, level_of_run, self._now)
 
     def note_released(self, blocks: list[BlockId]) -> None:
@@ -175,8 +169,7 @@ class AdaptiveQueue(FreeQueue):
             grade = own & 0xFF
             if grade == highest or hashes[block] is None:
                 continue  # as most are, and then it stays as it is
-            level = max(highest // NUM_RUN_LEVELS, grade // NUM_RUN_LEVELS)
-            highest = level * NUM_RUN_LEVELS + max(highest % NUM_RUN_LEVELS, grade % NUM_RUN_LEVELS)
+            highest = higher_of_both(highest, grade)
             known[block] = (own & ~0xFF) | highest
 
     def note_all_forgotten(self, further: list[BlockId]) -> None:
@@ -199,13 +192,12 @@ class AdaptiveQueue(FreeQueue):
             freed_at[block] = now
         grades: list[int] = [known[block] & 0xFF for block in blocks]
         begin, num_blocks = 0, len(blocks)
+        is_one_run = grades.count(grades[0]) == num_blocks  # as most are, which costs less to find out
         while begin < num_blocks:
             grade = grades[begin]
-            end = num_blocks
-            if grades.count(grade) < num_blocks:
-                end = begin + 1
-                while end < num_blocks and grades[end] == grade:
-                    end += 1
+            end = num_blocks if is_one_run else begin + 1
+            while end < num_blocks and grades[end] == grade:
+                end += 1
             sentinel = self._num_blocks + grade
             self._link(self._prev[sentinel], blocks[begin:end], sentinel)
             begin = end
@@ -232,11 +224,9 @@ class AdaptiveQueue(FreeQueue):
                     freed = freed_at[block]
                     if freed + its_worth > last:
                         break
-                if freed != evicted_at:
-                    evicted_at = freed
+                if freed != evicted_at or block % REMEMBERED_EVERY == 0:
                     remembered.append(block)
-                elif block % REMEMBERED_EVERY == 0:
-                    remembered.append(block)
+                evicted_at = freed
                 evicted.append(block)
                 num_missing -= 1
                 block = following[block]
@@ -281,12 +271,6 @@ class AdaptiveQueue(FreeQueue):
             block_hashes.append(block_hash)
             counts.append(known[block] >> 8)
         self._remembered.keep(marks_of(block_hashes), counts)
-
-    def _ring(self, sentinel: int) -> Iterator[BlockId]:
-        block = int(self._next[sentinel])
-        while block != sentinel:
-            yield block
-            block = int(self._next[block])
 
     def _scores(self, grade: int) -> Iterator[tuple[int, int, BlockId]]:
         its_worth = int(self._worth[self._trial.weight * NUM_GRADES + grade])

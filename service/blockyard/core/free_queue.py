@@ -51,10 +51,7 @@ class FreeQueue:
         return self._num_free
 
     def __iter__(self) -> Iterator[BlockId]:
-        block = int(self._next[NULL_BLOCK])
-        while block != NULL_BLOCK:
-            yield block
-            block = int(self._next[block])
+        return self._ring(NULL_BLOCK)
 
     def pop(self, num_blocks: int) -> list[BlockId]:
         """Take the ``num_blocks`` blocks to be used first. The caller makes sure that there are as many."""
@@ -114,6 +111,12 @@ class FreeQueue:
         following[before] = after
         preceding[after] = before
         self._num_free += len(blocks)
+
+    def _ring(self, sentinel: int) -> Iterator[BlockId]:
+        block = int(self._next[sentinel])
+        while block != sentinel:
+            yield block
+            block = int(self._next[block])
 
     def problems(self) -> list[str]:
         """What contradicts the invariant; empty when all is well. O(free blocks)."""

@@ -46,9 +46,19 @@ def grade_of(level_of_count: int, level_of_run: int) -> int:
     return level_of_count * NUM_RUN_LEVELS + level_of_run
 
 
+def higher_of_both(grade: int, other: int) -> int:
+    """The grade with the higher one of each level of two."""
+    level_of_count = max(grade // NUM_RUN_LEVELS, other // NUM_RUN_LEVELS)
+    return grade_of(level_of_count, max(grade % NUM_RUN_LEVELS, other % NUM_RUN_LEVELS))
+
+
 def worth(weight: int, grade: int) -> int:
     """How long ``grade`` is worth keeping at the weight of this index, in `TICKS`."""
     quarters = QUARTER_WEIGHTS[weight]
     of_count = quarters * (grade // NUM_RUN_LEVELS)
     of_run = min(quarters, _MAX_RUN_QUARTERS) * (grade % NUM_RUN_LEVELS)
     return (of_count * TICKS) // 8 + (of_run * TICKS) // 4
+
+
+WORTHS: Final = tuple(worth(weight, grade) for weight in range(NUM_WEIGHTS) for grade in range(NUM_GRADES))
+"""All of them, in `TICKS`: of the first weight, by grade, and so on."""

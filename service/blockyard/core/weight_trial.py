@@ -31,6 +31,7 @@ from blockyard.core.grade import (
     NUM_RUN_LEVELS,
     NUM_WEIGHTS,
     TICKS,
+    WORTHS,
     count_level,
     grade_of,
     worth,
@@ -106,7 +107,7 @@ class WeightTrial:
         self._marks = vec[i64]([0] * (_NUM_WAYS * self._num_sets))
         self._seen = vec[i64]([0] * (_NUM_WAYS * self._num_sets))
         """Of each mark: the tick of its last use, its count and its grade, in one number; 0 for none."""
-        self._worth = vec[i64]([worth(w, grade) for w in range(NUM_WEIGHTS) for grade in range(NUM_GRADES)])
+        self._worth = vec[i64](WORTHS)
         sizes = [
             1 << (2 * worth(weight, NUM_GRADES - 1) + _SPARE_TICKS).bit_length()
             for weight in range(NUM_WEIGHTS)
