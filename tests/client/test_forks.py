@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,23 +22,6 @@ from blockyard.client import (
 from client.peers import forward, peer, swallow
 
 BLOCK = 4
-
-
-@pytest.fixture
-def client(server_url: str) -> Iterator[Client]:
-    with Client(server_url) as made:
-        yield made
-
-
-@pytest.fixture
-def pool(client: Client, pool_name: str) -> Pool:
-    return client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
-
-
-@pytest.fixture
-def scheduler(pool: Pool) -> Iterator[Scheduler]:
-    with pool.lease("me") as lease:
-        yield Scheduler(lease, pool.hasher())
 
 
 def assert_known(scheduler: Scheduler, pool: Pool, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """The scheduler's helper against a real server: what it keeps is what the server has."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,23 +27,6 @@ from client.sent_steps import plain_step
 
 BLOCK = 4
 QUICK = RetryPolicy(max_attempts=4, first_pause_s=0.01, max_pause_s=0.01)
-
-
-@pytest.fixture
-def client(server_url: str) -> Iterator[Client]:
-    with Client(server_url) as made:
-        yield made
-
-
-@pytest.fixture
-def pool(client: Client, pool_name: str) -> Pool:
-    return client.create_pool(pool_name, num_blocks=64, block_size=BLOCK)
-
-
-@pytest.fixture
-def scheduler(pool: Pool) -> Iterator[Scheduler]:
-    with pool.lease("me") as lease:
-        yield Scheduler(lease, pool.hasher())
 
 
 def tables_at(pool: Pool, sequence_id: str) -> list[list[int]]:

@@ -1,7 +1,6 @@
 """What a scheduler refuses by itself, and what it tells of sequences that the server refuses."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,20 +25,8 @@ MAX_LEN = 40
 
 
 @pytest.fixture
-def client(server_url: str) -> Iterator[Client]:
-    with Client(server_url) as made:
-        yield made
-
-
-@pytest.fixture
 def pool(client: Client, pool_name: str) -> Pool:
     return client.create_pool(pool_name, num_blocks=64, block_size=BLOCK, max_model_len=MAX_LEN)
-
-
-@pytest.fixture
-def scheduler(pool: Pool) -> Iterator[Scheduler]:
-    with pool.lease("me") as lease:
-        yield Scheduler(lease, pool.hasher())
 
 
 def test_tokens_without_slots_cannot_be_computed(scheduler: Scheduler, pool: Pool) -> None:

@@ -44,20 +44,30 @@ def measure(setting: Setting) -> Iterator[Figure]:
         except PeerMissing as error:
             missing = f"no peer: {error}"
         for workload in WORKLOADS:
-            job: dict[str, Any] = {
-                "requests": workload.requests,
-                "block_size": workload.block_size,
-                "limit": setting.pick(workload.limit, 50),
-                "num_blocks": NUM_BLOCKS,
-                "at_a_time": 1,
-            }
-            if workload.requests == "conversation":
-                try:
-                    job["trace"] = str(setting.peer.trace())
-                except PeerMissing as error:
-                    yield Figure(claim=NAME, what=workload.what, value=None, bound=BOUND, note=str(error))
-                    continue
+            try:
+                job = job_of(workload, setting)
+            except PeerMissing as error:
+                yield Figure(claim=NAME, what=workload.what, value=None, bound=BOUND, note=str(error))
+                continue
             yield from figures_of(workload, job, ours, peer, missing, setting)
+
+
+def job_of(workload: Workload, setting: Setting) -> dict[str, Any]:
+    """What `benchmarks.beside` is asked to do; how blocks are published is left to say.
+
+    Raises:
+        PeerMissing: The recorded trace is not there.
+    """
+    job: dict[str, Any] = {
+        "requests": workload.requests,
+        "block_size": workload.block_size,
+        "limit": setting.pick(workload.limit, 50),
+        "num_blocks": NUM_BLOCKS,
+        "at_a_time": 1,
+    }
+    if workload.requests == "conversation":
+        job["trace"] = str(setting.peer.trace())
+    return job
 
 
 def figures_of(

@@ -5,10 +5,9 @@ The same calls as those of `benchmarks.claims.core_calls`; what is found cached 
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from benchmarks.beside.peer import PeerMissing, jobs_process
-from benchmarks.claims.core_calls import NUM_BLOCKS, WORKLOADS
+from benchmarks.claims.core_calls import WORKLOADS, job_of
 from benchmarks.claims.figure import Figure
 from benchmarks.claims.memory import pool_figures
 from benchmarks.claims.setting import Setting
@@ -22,20 +21,11 @@ def measure(setting: Setting) -> Iterator[Figure]:
     with jobs_process(sys.executable, "our_jobs.py") as ours:
         for workload in WORKLOADS:
             figure = Figure(claim=NAME, what=f"{workload.what}: allocate, commit and free", bound=TIME_BOUND)
-            job: dict[str, Any] = {
-                "requests": workload.requests,
-                "block_size": workload.block_size,
-                "limit": setting.pick(workload.limit, 50),
-                "num_blocks": NUM_BLOCKS,
-                "at_a_time": 1,
-                "publish": "on_commit",
-            }
-            if workload.requests == "conversation":
-                try:
-                    job["trace"] = str(setting.peer.trace())
-                except PeerMissing as error:
-                    yield Figure(claim=NAME, what=figure.what, bound=TIME_BOUND, note=str(error))
-                    continue
+            try:
+                job = {**job_of(workload, setting), "publish": "on_commit"}
+            except PeerMissing as error:
+                yield Figure(claim=NAME, what=figure.what, bound=TIME_BOUND, note=str(error))
+                continue
             times_ms: dict[Eviction, list[float]] = {eviction: [] for eviction in Eviction}
             for number in range(setting.rounds):
                 setting.note(f"round {number + 1}: {workload.what}, both policies")
