@@ -204,8 +204,10 @@ SEEDS_OF_BUGS = {
     **{bug.__name__: 4 for bug in (CopiesNotCounted, RefusalTakesBackTokens)},
     **{bug.__name__: 5 for bug in (ClearingUntold, PublishedALittleLate)},
     **{bug.__name__: 6 for bug in (SlotsForOneMore, UnsettledStatesShared)},
-    **{bug.__name__: 8 for bug in (DropsForgotten, OpenForksLostInSnapshot)},
-    HardPinsLostInSnapshot.__name__: 4,
+    DropsForgotten.__name__: 8,
+    OpenForksLostInSnapshot.__name__: 5,
+    HardPinsLostInSnapshot.__name__: 2,
     HitsUncounted.__name__: 1,
+    hit_unripe_states.__name__: 6,
 }
 """Of draws that come upon a bug within a few runs, where most take hundreds."""
